@@ -1,4 +1,4 @@
-"""Games about answers that a system gave, the right ones known by execution."""
+"""Games about a system's answers whose correct answers are known by execution."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -15,9 +15,9 @@ _KINDS: Final[Mapping[str, type[JudgeGame]]] = {kind.id: kind for kind in (Judge
 
 
 def game_like_cases(name: str, loaded: Loaded) -> Game:
-    """Return a game about texts as long as the test cases and what they expect, for estimates.
+    """Return a game as large as the test cases and their expected answers, for estimates.
 
-    What a round plays is about answers that were given: see ``deal``.
+    The games of a round are about stored answers: see ``deal``.
     """
     shape = shape_of(loaded.cases)
     texts = [
@@ -36,5 +36,5 @@ def game_like_cases(name: str, loaded: Loaded) -> Game:
 
 
 def deal(name: str, items: Iterable[AuditItem | None]) -> tuple[Game | None, ...]:
-    """Return the game of each play, about one item each; ``None``: of an item that is gone."""
+    """Return one game per item; ``None`` for an item that is no longer stored."""
     return tuple(None if item is None else _KINDS[name]((item,)) for item in items)

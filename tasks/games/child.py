@@ -1,16 +1,17 @@
-"""Limited process of one program, which gives up its rights before it runs.
+"""Limited process that drops its rights and then runs one program.
 
-Run as a script by ``sandbox.py`` with a request on standard input; imported by no one. Before the
-program runs, the process
+``sandbox.py`` runs it as a script with a request on standard input. No module imports it. Before
+the program runs, the process
 
-* loads the modules that programs may import, and closes its way to all others,
-* empties its environment, and leaves the user root for no one where it is root,
+* loads the modules that programs may import, and blocks all other imports,
+* empties its environment, and changes from root to nobody,
 * limits CPU, memory, files and core dumps (``setrlimit``; hard limits),
-* installs a seccomp filter that kills it at any system call but a few: reading and writing what is
-  open, memory, the clock, its own end. No file, socket, process, thread, signal or ptrace is among them.
+* installs a seccomp filter that kills it at any system call except a few: reading and writing open
+  descriptors, memory, the clock, its own exit. No file, socket, process, thread, signal or ptrace
+  is among them.
 
-An audit hook (PEP 578) names what a program tried, in words. It is no wall, and needs to be none: the
-filter is in the kernel. What a program reports of itself is only ever its own output.
+An audit hook (PEP 578) describes what a program tried. It is no barrier and need not be one: the
+filter is in the kernel. A program can only falsify its own report.
 """
 
 import array
@@ -65,17 +66,14 @@ KILL_PROCESS, REFUSE, ALLOW = 0x8000_0000, 0x0005_0001, 0x7FFF_0000  # REFUSE: e
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
 
 # Per machine: AUDIT_ARCH, then numbers of system calls (asm/unistd_64.h, asm-generic/unistd.h).
-#   read write close fstat lseek mmap mprotect munmap brk rt_sigreturn rt_sigprocmask mremap madvise
-#   getpid exit exit_group futex clock_gettime clock_getres gettimeofday getrandom sched_yield getrusage
-#   nanosleep clock_nanosleep
 ALLOWED = {
     "x86_64": (0xC000_003E, (0, 1, 3, 5, 8, 9, 10, 11, 12, 15, 14, 25, 28, 39, 60, 231, 202, 228, 229, 96,
                              318, 24, 98, 35, 230)),
     "aarch64": (0xC000_00B7, (63, 64, 57, 80, 62, 222, 226, 215, 214, 139, 135, 216, 233, 172, 93, 94, 98,
                               113, 114, 169, 278, 124, 165, 101, 115)),
 }  # fmt: skip
-# Asked by the interpreter in passing, and refused: ioctl, rt_sigaction, sigaltstack, openat. A syntax
-# error would show its line and looks for the file that the program does not have.
+# The interpreter makes these calls, and the filter refuses them: ioctl, rt_sigaction, sigaltstack,
+# openat. To show a line, a syntax error opens a file that does not exist.
 REFUSED = {"x86_64": (16, 13, 131, 257), "aarch64": (29, 134, 132, 56)}
 NAME = "<program>"
 
@@ -87,27 +85,30 @@ FORBIDDEN = {
     "resource": "limits", "signal": "signals", "syslog": "the operating system", "_thread": "threads", "threading": "threads", "posix": "the operating system",
     "_posixsubprocess": "processes", "faulthandler": "native code",
 }  # fmt: skip
-"""First word of an audit event → what was tried."""
+"""First word of an audit event → resource that the program tried to use."""
 OUTPUT = 65_536
-"""Most characters that a program may print."""
+"""Maximum characters that a program may print."""
 
 
 class OutputLimitError(BaseException):
-    """The program printed too much; a program's own ``except Exception`` does not catch it."""
+    """The program printed too much.
+
+    A program's own ``except Exception`` does not catch it.
+    """
 
 
 class Printed(io.StringIO):
     """Standard output of the program, limited."""
 
     def write(self, text: str) -> int:
-        """Keep what is printed; past the limit the program ends."""
+        """Store printed text; stop the program at the limit."""
         if self.tell() + len(text) > OUTPUT:
             raise OutputLimitError
         return super().write(text)
 
 
 def say(**report: object) -> NoReturn:
-    """Write the report and end, without any code of the program on the way out."""
+    """Write the report and exit without running any code of the program."""
     data = json.dumps(report).encode()
     while data:
         data = data[os.write(1, data) :]
@@ -115,7 +116,7 @@ def say(**report: object) -> NoReturn:
 
 
 def limit(request: dict[str, Any]) -> None:
-    """Give up whatever the program must not have, but for system calls."""
+    """Drop every right that the program must not have, except system calls."""
     os.environ.clear()
     limits = {
         resource.RLIMIT_CPU: request["cpu_s"],
@@ -128,7 +129,7 @@ def limit(request: dict[str, Any]) -> None:
     for name, most in limits.items():
         resource.setrlimit(name, (most, most))
     if os.getuid() == 0:
-        # Without the right to become another user, root has few rights left; the filter holds anyway.
+        # Without permission to change its user, root has few rights left. The filter holds anyway.
         with contextlib.suppress(OSError):
             os.setgroups([])
             os.setgid(NOBODY_ID)
@@ -136,7 +137,7 @@ def limit(request: dict[str, Any]) -> None:
 
 
 def filter_calls() -> str:
-    """Install the seccomp filter; return why it cannot be, or an empty text."""
+    """Install the seccomp filter; return why that fails, or an empty string."""
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in ALLOWED:
         return f"there is no filter of system calls for {sys.platform} on {machine}"
@@ -170,7 +171,7 @@ def filter_calls() -> str:
 
 
 def close_imports() -> None:
-    """Leave programs the loaded modules of the list, and builtin names of no danger."""
+    """Leave programs only the loaded modules of the list."""
     keep = {module.__name__ for module in PROGRAMS_MAY_IMPORT}
     sys.path.clear()
     sys.path_hooks.clear()
@@ -183,7 +184,7 @@ def close_imports() -> None:
 
 
 def watch() -> None:
-    """Name what a program tries, in words, and end it there."""
+    """Report what a program tries to use and exit."""
     write, leave = os.write, os._exit
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -228,7 +229,7 @@ def run(request: dict[str, Any]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Read the request, give the rights up, run, report."""
+    """Read the request, drop all rights, run the program and report."""
     request = json.loads(sys.stdin.read())
     os.close(0)
     limit(request)

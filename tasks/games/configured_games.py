@@ -1,4 +1,4 @@
-"""Games of a configuration, one's own too, with a player for each role."""
+"""Configured games, including the user's, with a player for each role."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -36,22 +36,22 @@ from tasks.rlp.factory import make_model
 
 WORDING_VERSION: Final = "games-1"
 PERSONA: Final = "You play a game. Reply with what the question wants, and with nothing else."
-"""System message of a player whose persona the configuration does not set."""
+"""System message of a player without a configured persona."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSeat:
-    """A seat at a game that a model takes."""
+    """Role that a model plays."""
 
     model: Model
     persona: str
     temperature: float | None
     limit: int
-    """Longest reply, in tokens."""
+    """Maximum tokens of a reply."""
     redact: Callable[[str], str]
 
     def call(self, ask: Ask) -> PaidCall:
-        """Return the call that asks the model once."""
+        """Return the paid call that sends one prompt to the model."""
         return self.model.chat(
             GAME,
             [
@@ -64,35 +64,36 @@ class ModelSeat:
         )
 
     def _kept(self, done: Completion) -> Json:
-        """Return a reply as it is played, scored and stored: without secrets, and writable.
+        """Return a reply without secrets and encodable, as the game uses, scores and stores it.
 
-        Without secrets from the beginning, so that a play is the same when it is read from the journal.
+        Secrets are removed before the journal stores the reply, so replaying a journal gives the
+        same play.
         """
         return self.redact(done.text.encode("utf-8", "replace").decode("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredGame:
-    """A game with whoever plays it."""
+    """A game and its players."""
 
     game: Game
     seats: Mapping[str, ModelSeat]
-    """Roles of models."""
+    """Roles that models play."""
     of_system: frozenset[str]
-    """Roles of the optimized system itself."""
+    """Roles that the optimized system plays."""
     players: Mapping[str, Player]
     """All other roles."""
     names: Mapping[str, str]
-    """Role → who plays it."""
+    """Role → name of its player."""
     off_reason: str | None = None
-    """Why it cannot be played here; ``None`` if it can."""
+    """Why the game cannot run here; ``None`` if it can."""
     dealt: tuple[Game | None, ...] | None = None
-    """The game of each play, each about another answer; ``None``: ``game`` is that of all plays."""
+    """Game of each play, each about another answer; ``None`` means ``game`` for every play."""
     close: Callable[[], None] = lambda: None
-    """Ends processes of its own; safe to call twice."""
+    """Ends the game's processes; safe to call twice."""
 
     def of_play(self, index: int) -> Game:
-        """Return the game that a play is of.
+        """Return the game of a play.
 
         Raises:
             LookupError: its answers are no longer stored.
@@ -106,22 +107,22 @@ class ConfiguredGame:
 def configured_games(
     loaded: Loaded, world: Environment, redact: Callable[[str], str]
 ) -> dict[str, ConfiguredGame]:
-    """Return the games of a configuration by their ids, one's own held to the contract.
+    """Return a configuration's games by id, with the user's games checked against the contract.
 
     Args:
-        loaded: configuration, and the folder that files are named from.
-        world: keys and prices, and who answers in a model's place.
-        redact: keeps secrets out of replies.
+        loaded: Configuration and the base folder of its files.
+        world: Keys, prices and mocks.
+        redact: Removes secrets from replies.
 
     Raises:
-        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role is unknown, a real task
-            cannot be made here, or a model is to play and there is no ``llm``.
+        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role is
+            unknown, a real task is unavailable here, or a model is to play and ``llm`` is missing.
     """
     games = _wanted(loaded.configuration)
     models: dict[str | None, Model] = {}
     made = {}
     tasks = RealTasks(store_path(loaded))
-    with ExitStack() as opened:  # processes, that are ended unless all games are made
+    with ExitStack() as opened:  # processes, which end unless all games are made
         opened.callback(tasks.close)
         for name, config in games.items():
             game: Game
@@ -140,11 +141,11 @@ def configured_games(
 
 
 def check_user_games(loaded: Loaded) -> None:
-    """Make each game of a file, hold it to the contract, and let it go again; find each real task's generator.
+    """Check each game file against the contract, and find each real task's generator.
 
     Raises:
-        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role or a generator is
-            unknown; holds all problems.
+        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role or a
+            generator is unknown; holds all problems.
     """
     problems: list[Problem] = []
     for name, config in loaded.configuration.society.games.games.items():
@@ -172,13 +173,13 @@ def _check_roles(name: str, config: GameConfig, game: Game) -> None:
 
 
 def models_of(games: Mapping[str, ConfiguredGame]) -> list[LLM]:
-    """Return the models that play, each once."""
+    """Return the distinct models that play."""
     models = [seat.model.llm for game in games.values() for seat in game.seats.values()]
     return [*{id(model): model for model in models}.values()]
 
 
 def missing_system_error(games: Mapping[str, ConfiguredGame]) -> ConfigurationError:
-    """Return the error of games that the system is to play in, but cannot."""
+    """Return the error for games in which the system should play but cannot."""
     name, role = next(
         (name, role) for name, game in games.items() for role in sorted(game.of_system)
     )
@@ -202,7 +203,7 @@ def _key(name: str) -> str:
 
 
 def made_game(name: str, config: GameConfig, loaded: Loaded) -> Game:
-    """Return a game by its id; one of one's own is made and held to the contract in a process, which runs on.
+    """Return a game by its id; a game of the user runs in a process, checked against the contract.
 
     Raises:
         ConfigurationError: it cannot be made, has another id, or breaks a rule of the contract.

@@ -1,4 +1,4 @@
-"""Approved hard cases in a search: coins and rewards."""
+"""Random use of approved hard cases in a search, and their effect on rewards."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from tasks.store.tables.lineage import superseded
 from tasks.store.tables.parquet_store import ParquetStore
 
 CASES_TAG: Final = "game_cases"
-"""Tag of a search: approved case → game, probability, whether it is used."""
+"""Tag of a search: approved case → game, probability, whether the search uses it."""
 NUMBER_TAG: Final = "game_search"
-"""Tag of a search: its number among those of its system whose hard cases had coins."""
+"""Tag of a search: its number among its system's searches with coins."""
 _GAMES: Final = "SELECT DISTINCT 'game-' || play_id AS case_id, game FROM game_plays"
 _REWARDS: Final = """
     SELECT run_id, generation, candidate_id, case_id, reward FROM evaluations
@@ -27,13 +27,14 @@ _REWARDS: Final = """
 def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]:
     """Return the tag with the coins of a new search's hard cases; empty if it has none.
 
-    A coin is a function of the case, the seed and the search's number among those with coins. Cases whose
-    plays the store lacks count as those of one unnamed game, which no effect names.
+    A coin is a function of the case, the seed and the search's number among those with coins.
+    Cases whose plays are missing from the store share one unnamed game, which has no effect
+    estimate.
 
     Args:
-        store: holds the plays that found the cases, and earlier searches.
-        system: the run's name.
-        loaded: the configuration and its cases.
+        store: Store of earlier searches and of the plays that produced the cases.
+        system: Name of the run.
+        loaded: Configuration and its cases.
     """
     hard = [case.case_id for case in loaded.search_cases if GAMES_TAG in case.tags]
     if not hard or len(hard) == len(loaded.search_cases):
@@ -54,12 +55,12 @@ def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]
 
 
 def coins_of(tags: Mapping[str, str]) -> dict[str, Coin]:
-    """Return case → coin of a search, from its tags."""
+    """Return case → coin from a search's tags."""
     return {name: Coin(*row) for name, row in json.loads(tags.get(CASES_TAG, "{}")).items()}
 
 
 def with_used_cases(loaded: Loaded, record: RunRecord) -> Loaded:
-    """Return the files without the search cases that the run's coins leave out."""
+    """Return the loaded files without the search cases that the run's coins exclude."""
     coins = coins_of(record.tags)
     used = tuple(
         case
@@ -72,12 +73,12 @@ def with_used_cases(loaded: Loaded, record: RunRecord) -> Loaded:
 def game_effects(
     store: ParquetStore, system: str, *, before_us: int | None = None
 ) -> dict[str, GameEffect]:
-    """Return game → effect, by the searches of a system whose hard cases had coins.
+    """Return game → effect, estimated from a system's searches with coins.
 
     Args:
-        store: holds them.
-        system: the searches' name.
-        before_us: only those that began earlier, in microseconds since the epoch.
+        store: Store of the searches.
+        system: Name of the searches.
+        before_us: Upper bound of their start, in microseconds since the epoch.
     """
     runs = [
         record

@@ -1,4 +1,4 @@
-"""Plays of language games as data that trainers read."""
+"""Training data from plays of language games."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,43 +12,43 @@ from tasks.store.tables.parquet_store import ParquetStore
 SOLVER: Final = "solver"
 CHANCE: Final = "chance"
 ALONE: Final = 1.0
-"""Score from which on a role that plays alone has won."""
+"""Least score with which a role that plays alone wins."""
 _RUNS: Final = """
     SELECT g.run_id FROM game_rounds g JOIN runs r USING (run_id)
     WHERE CASE WHEN $system IS NULL THEN NOT contains(r.name || '.', '.offline.')
           ELSE r.name IN ($system, $system || '.games') END
     GROUP BY g.run_id ORDER BY min(r.started_at), g.run_id"""
-"""Rounds of a system; of all systems without those in which the built-in mock played."""
+"""Rounds of a system; for ``None`` of all systems, except rounds with the built-in mock."""
 
 
 class GameForm(StrEnum):
-    """Forms of the rows."""
+    """Formats of the rows."""
 
     SFT = "sft"
-    """Messages: moves that won, and those of solvers."""
+    """Messages: moves of winners and solvers."""
     DPO = "dpo"
-    """Prompt, chosen, rejected: what won and what lost, in answer to the same text."""
+    """Prompt, chosen, rejected: a winning and a losing reply to the same prompt."""
     GRPO = "grpo"
-    """Prompt and what verifies an answer to it: tasks of one question with a library's verifier."""
+    """Prompt and its verifier: one-question tasks with a library's verifier."""
 
 
 def stored_plays(store: ParquetStore, system: str | None, game: str | None) -> list[PlayRecord]:
-    """Return the plays of all finished rounds, the oldest first.
+    """Return the plays of all finished rounds, oldest first.
 
     Args:
-        store: holds them.
-        system: whose rounds; ``None`` for all, but for those that the built-in mock played.
-        game: whose; ``None`` means all.
+        store: Store of the rounds.
+        system: Name of the system; ``None`` means all, except plays with the built-in mock.
+        game: Id of the game; ``None`` means all.
     """
     runs = [row["run_id"] for row in store.rows(_RUNS, {"system": system})]
     return [play for run_id in runs for play in plays_of_run(store, run_id, game)]
 
 
 def game_rows(plays: Sequence[PlayRecord], form: GameForm) -> Iterator[dict[str, Any]]:
-    """Yield the rows of plays in a form; each row once.
+    """Yield the distinct rows of plays in a format.
 
-    Void and lost plays say nothing. Only moves of winners and solvers are to be learned from: a role has won
-    that scored more than every other, or ``ALONE`` where it plays alone.
+    Void and lost plays carry no signal. Good moves are those of winners and solvers. A role wins
+    if it scores more than every other, or at least ``ALONE`` if it plays alone.
     """
     played = [play for play in plays if play.status == "played"]
     seen: set[str] = set()
@@ -93,7 +93,7 @@ def _dpo(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
             side[play.game, play.version, role, text].append(reply)
     for key, chosen in good.items():
         game, version, role, text = key
-        # What has won and lost, too, is neither.
+        # Leave out replies that both won and lost.
         for play_id in dict.fromkeys(chosen):
             for other in dict.fromkeys(bad[key]):
                 if play_id not in bad[key] and other not in chosen:
@@ -122,7 +122,7 @@ _FORMS: Final = {GameForm.SFT: _sft, GameForm.DPO: _dpo, GameForm.GRPO: _grpo}
 
 
 def _moves(play: PlayRecord) -> Iterator[tuple[str, str, str]]:
-    """Yield role, what it was asked and what it replied; moves by chance teach nothing."""
+    """Yield role, prompt and reply of each move, except random moves."""
     for turn in play.turns:
         if play.players.get(turn.ask.role) != CHANCE and turn.ask.role in play.scores.by_role:
             yield turn.ask.role, turn.ask.text, turn.reply

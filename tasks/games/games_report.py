@@ -1,4 +1,4 @@
-"""Report of a round of games, from the tables alone."""
+"""Report of a round of games, computed from the tables."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ _FINISHED: Final = """
 
 
 def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
-    """Return what a finished round did, and what the searches before it say of each game.
+    """Return the results of a finished round, with each game's effect in earlier searches.
 
     Args:
-        store: holds the round.
-        record: its run.
+        store: Store of the round.
+        record: Run of the round.
 
     Raises:
         LookupError: the run holds no finished round.
@@ -70,11 +70,12 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
     """Return the run of a finished round.
 
     Args:
-        store: holds it.
-        name: its label or id, or its system; ``None`` means the latest round of any system.
+        store: Store of the rounds.
+        name: Label or id of the run, or name of the system; ``None`` means the latest round of any
+            system.
 
     Raises:
-        LookupError: there is none.
+        LookupError: no finished round matches.
     """
     finished = {row["run_id"] for row in store.rows(_FINISHED, {})}
     for record in store.runs():
@@ -89,7 +90,7 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
 
 
 def _references(plays: Mapping[str, object]) -> dict[str, dict[str, float]]:
-    """Return what the solver gets against the solver, by game and role."""
+    """Return the game values under optimal play, by game and role."""
     return {
         game.id: dict(zip(SEATS, (value, -value), strict=True))
         for game in solved_games()

@@ -1,4 +1,4 @@
-"""Process that answers JSON requests line by line, and is ended where it hangs."""
+"""Process that answers JSON requests line by line, and is killed if it hangs."""
 
 import contextlib
 import json
@@ -15,26 +15,26 @@ from typing import Any, Final
 from convergence_core.errors import ConvergenceError
 
 MOST_REPLY: Final = 64 << 20
-"""Bytes of one reply; more end the process."""
+"""Maximum bytes of a reply; a longer one ends the process."""
 START_S: Final = 120.0
-"""Seconds that its start may take."""
+"""Seconds allowed for the start."""
 KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR")
-"""What it gets of our environment, which holds keys."""
+"""Environment variables that the process inherits; the others may hold keys."""
 
 
 class NoReplyError(ConvergenceError):
-    """A process gave no reply within the limit, or has ended; it is ended then."""
+    """A process gave no reply within the limit, or has exited. It no longer runs."""
 
 
 class LineProcess:
-    """A Python program in a process of its own; it starts with the first request, and again after it was ended.
+    """A separate Python process, which starts with the first request and restarts after a failure.
 
-    Thread-safe: requests wait for each other, and limits count from when one is sent.
+    Thread-safe: requests wait for each other, and each limit starts when its request is sent.
 
     Args:
-        arguments: of the interpreter.
-        environment: besides ``KEPT``.
-        first: request that is sent at each start, before any other.
+        arguments: Arguments of the interpreter.
+        environment: Environment variables besides ``KEPT``.
+        first: First request of every process.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LineProcess:
         """Start the process unless it runs; return its reply to ``first``.
 
         Raises:
-            NoReplyError: it gave none.
+            NoReplyError: it did not reply.
         """
         with self._lock:
             if self._child is None:
@@ -61,11 +61,11 @@ class LineProcess:
         """Return the reply to a request.
 
         Args:
-            request: JSON.
-            limit_s: seconds that it may take; those of a start do not count.
+            request: JSON request.
+            limit_s: Seconds allowed, without those of a start.
 
         Raises:
-            NoReplyError: there is none.
+            NoReplyError: the process did not reply.
         """
         with self._lock:
             if self._child is None:
@@ -73,7 +73,7 @@ class LineProcess:
             return self._exchange(request, limit_s)
 
     def close(self) -> None:
-        """End the process and all that it started; safe to call twice."""
+        """Kill the process and its children; safe to call twice."""
         with self._lock:
             self._end()
 
@@ -107,7 +107,7 @@ class LineProcess:
             self._end()
             raise NoReplyError("the end of its process") from None
         except BaseException:
-            self._end()  # interrupted: what it would say is nobody's reply
+            self._end()  # interrupted: the next request must not read this reply
             raise
 
     def _end(self) -> None:
@@ -124,7 +124,7 @@ class LineProcess:
 
 
 def _write(stream: int, data: bytes, deadline: float) -> None:
-    """Write all of it, or raise ``TimeoutError``: a process that hangs reads nothing."""
+    """Write all data, or raise ``TimeoutError``: a process that hangs reads nothing."""
     while data:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([], [stream], [], left)[1]:
@@ -136,8 +136,8 @@ def _line(stream: int, deadline: float) -> bytes:
     """Read a line.
 
     Raises:
-        TimeoutError: there was none in time.
-        OSError: the process has ended, or wrote without end.
+        TimeoutError: no line arrived in time.
+        OSError: the process has exited, or wrote more than ``MOST_REPLY``.
     """
     pieces: list[bytes] = []
     n_read = 0

@@ -1,8 +1,8 @@
-"""Process that holds a game of the user's own.
+"""Process that runs a user's game.
 
-Started by ``tasks.games.own_games``.
-One JSON request a line on standard input, one JSON reply a line. A play is known by its replies so far: what another
-process had begun is begun again with the same chance and brought to where it was. What the game prints is dropped.
+``tasks.games.own_games`` starts it. It reads one JSON request per line and writes one JSON reply
+per line. A request holds all replies of its play so far. If another process started the play, this
+one repeats it from the same random state. Output that the game prints is dropped.
 """
 
 import json
@@ -24,22 +24,22 @@ from convergence_core.records import fields_of
 from tasks.functions.user_functions import load_function
 
 MOST_MEMORY: Final = 8 << 30
-"""Of this process, in bytes of address space."""
+"""Maximum address space of this process, in bytes."""
 MOST_OPEN: Final = 1_000
-"""Plays that are kept; of more the first are begun again when they continue."""
+"""Maximum open plays; beyond it, the oldest is dropped and repeated if it continues."""
 _REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
-"""Of a program, while a game is held to its contract: no process is started for it."""
+"""Report of a program during the contract check, which starts no sandbox."""
 
 
 class OpenGame:
-    """The game, and its plays that continue."""
+    """A game and its open plays."""
 
     def __init__(self, game: Game) -> None:
         self._game = game
         self._open: dict[str, tuple[Turns, int]] = {}
 
     def step(self, play: str, state: dict[str, Any], replies: list[str]) -> dict[str, Any]:
-        """Bring a play to where its replies lead; return what it asks, or its facts."""
+        """Bring a play to the state after its replies; return its next prompt, or its facts."""
         protocol, n_known = self._open.pop(play, (None, 0))
         sent: list[Any] = replies[-1:]
         if protocol is None or n_known != len(replies) - 1:
@@ -72,7 +72,7 @@ class OpenGame:
 
 
 def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any]]:
-    """Make a game and hold it to the contract; return it with what is told of it."""
+    """Make a game and check it against the contract; return it with its description."""
     try:
         make = load_function(path, Path(base_dir), key=key)
     except ConfigurationError as error:
@@ -82,7 +82,7 @@ def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any
         game: Game = make()
         replies = {SANDBOX: FixedPlayer(_REPORT)} if SANDBOX in getattr(game, "roles", ()) else {}
         broken = broken_rules(game, replies)
-    except Exception as error:  # noqa: BLE001 - a game of one's own may raise anything
+    except Exception as error:  # noqa: BLE001 - a user's game may raise anything
         return None, {"raised": f"{type(error).__name__}: {error}"}
     if broken:
         return None, {"broken": broken}
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended: a game that hangs would stay for ever."""
+    """Exit when the parent process has exited: a game that hangs would otherwise run forever."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

@@ -1,8 +1,8 @@
-"""Games of the user's own, each in a process that is ended where it hangs.
+"""Games of the user, each in a process that is killed if it hangs.
 
-A protocol or a score that never returns would keep a round from ending, and no thread can be ended. So the game's
-code runs in a process of its own, without our environment, and each step has a limit. A play that hangs is void
-and its process ended; the others go on in a new one.
+A protocol or a score that never returns would block a round, and a thread cannot be killed. So the
+game's code runs in its own process, without our environment, and each step has a limit. A play
+that hangs is void and ends its process. The other plays continue in a new one.
 """
 
 import os
@@ -21,22 +21,22 @@ from convergence_core.ports import Ask
 from tasks.games.line_process import LineProcess, NoReplyError
 
 STEP_S: Final = 10.0
-"""Seconds of one step of a protocol, or of one score."""
+"""Seconds allowed for one step of a protocol, or for one score."""
 CHECK_S: Final = 60.0
-"""Seconds of making a game and holding it to the contract."""
+"""Seconds allowed for making a game and checking it against the contract."""
 MOST_HANGS: Final = 3
-"""Steps that gave nothing, after which a game is not asked any more."""
+"""Steps without a result, after which the game is no longer called."""
 MOST_SHOWN: Final = 3
-"""Broken rules that an error shows."""
+"""Maximum broken rules in an error."""
 
 
 class OwnGameError(ConvergenceError):
-    """A game of the user's own raised, or gave nothing in time."""
+    """A user's game raised, or gave no result in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnGame:
-    """A game whose code runs in a process of its own."""
+    """A game whose code runs in its own process."""
 
     id: str
     version: int
@@ -46,15 +46,15 @@ class OwnGame:
     grounded: bool
     process: LineProcess
     step_s: float
-    """Seconds of one step."""
+    """Seconds allowed for one step."""
     hangs: list[str] = field(default_factory=list)
-    """Why steps gave nothing."""
+    """Reasons why steps gave no result."""
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Play once; facts: those of the game.
+        """Play once and return the game's facts.
 
         Raises:
-            OwnGameError: the game raised, or gave nothing in time.
+            OwnGameError: the game raised, or gave no result in time.
         """
         begun = {"what": "step", "play": uuid.uuid4().hex, "state": rng.bit_generator.state}
         replies: list[str] = []
@@ -67,7 +67,7 @@ class OwnGame:
         """Return the game's scores.
 
         Raises:
-            OwnGameError: the game raised, or gave nothing in time.
+            OwnGameError: the game raised, or gave no result in time.
         """
         played = [
             [turn.ask.role, turn.ask.text, turn.ask.state, [*turn.ask.options], turn.reply]
@@ -76,7 +76,7 @@ class OwnGame:
         return Scores(**self._exchange({"what": "score", "turns": played, "facts": dict(facts)}))
 
     def close(self) -> None:
-        """End the process; safe to call twice."""
+        """Kill the process; safe to call twice."""
         self.process.close()
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,14 +97,14 @@ class OwnGame:
 def load_game(
     file: str, base_dir: Path, key: str, *, check_s: float = CHECK_S, step_s: float = STEP_S
 ) -> OwnGame:
-    """Return a game of a file, made and held to the contract in its process, which runs from then on.
+    """Make a file's game in a process, which keeps running, and check it against the contract.
 
     Args:
         file: ``path/to/file.py:NAME`` or ``module:NAME``.
-        base_dir: folder that relative paths start from.
-        key: of the configuration, for errors.
-        check_s: seconds that it may take.
-        step_s: seconds of one step of a play.
+        base_dir: Base folder of relative paths.
+        key: Configuration key, for errors.
+        check_s: Seconds allowed for making and checking it.
+        step_s: Seconds allowed for one step of a play.
 
     Raises:
         ConfigurationError: it cannot be made, breaks a rule of the contract, or hangs.

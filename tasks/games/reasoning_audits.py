@@ -1,7 +1,7 @@
-"""Audits of reasoning-gym as a store keeps them, and the games that they admit.
+"""Stored audits of reasoning-gym, and the games that they admit.
 
-What an audit found depends on the installed version and on what the audit asks (``AUDIT_VERSION``), so each
-generator is tried once for both and then read from table ``task_audits``.
+An audit's result depends on the installed version and on the audit's checks (``AUDIT_VERSION``).
+So each generator is audited once for both; later reads come from table ``task_audits``.
 """
 
 import difflib
@@ -31,7 +31,7 @@ from tasks.store.tables.learner_tables import TASK_AUDITS
 from tasks.store.tables.parquet_store import ParquetStore
 
 N_SEEDS: Final = 3
-"""Items of each generator that are tried unless somebody asks for more."""
+"""Default number of audited items per generator."""
 _STORED: Final = """
     SELECT generator, reason, n_generators FROM task_audits
     WHERE package = $package AND version = $version AND audit = $audit
@@ -41,36 +41,36 @@ _STORED: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAudit:
-    """What a store knows of the installed version's generators."""
+    """Stored audits of the installed version's generators."""
 
     version: str
     audits: Mapping[str, str]
-    """Generator → why it is rejected, empty if it is admitted; in the order of names."""
+    """Generator → reason for its rejection, empty if it is admitted; sorted by name."""
     n_generators: int | None
-    """Of the installed version; ``None`` if nothing is stored of it."""
+    """Number of generators in the installed version; ``None`` if no audit of it is stored."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every generator was tried."""
+        """Whether every generator was audited."""
         return self.n_generators == len(self.audits)
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """Names of the generators that are admitted."""
+        """Names of the admitted generators."""
         return tuple(name for name, reason in self.audits.items() if not reason)
 
     @property
     def rejected(self) -> Mapping[str, str]:
-        """Generator → why it is rejected."""
+        """Generator → reason for its rejection."""
         return {name: reason for name, reason in self.audits.items() if reason}
 
 
 def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
-    """Return what is stored of the installed version; of several audits of a generator the last counts.
+    """Return the stored audits of the installed version, the latest of each generator.
 
     Args:
-        path: root folder of the store; it need not exist.
-        n_seeds: items that must have been tried at least of what is admitted.
+        path: Root folder of the store; it need not exist.
+        n_seeds: Minimum audited items of an admitted generator.
 
     Raises:
         ReasoningGymError: the package is missing.
@@ -91,15 +91,15 @@ def audited(
     n_seeds: int = N_SEEDS,
     again: bool = False,
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is known of generators as ``audit`` does, and try and store those that nothing is known of.
+    """Yield generators with their reasons as ``audit`` does; audit and store the unknown ones.
 
-    What was tried is stored when the last one was, or when the caller stops or fails before.
+    Results are stored after the last audit, or earlier if the caller stops or fails.
 
     Args:
-        path: root folder of the store, which is created where something is tried.
-        names: of generators; none: all.
-        n_seeds: items of each, at least 1.
-        again: whether to try those that are stored, too.
+        path: Root folder of the store, created if an audit runs.
+        names: Names of generators; empty or ``None`` means all.
+        n_seeds: Items per generator, at least 1.
+        again: Whether to repeat stored audits.
 
     Raises:
         ReasoningGymError: the package is missing, or a name is no generator's.
@@ -147,10 +147,10 @@ def _save(
 
 
 def check_real_task(name: str) -> None:
-    """Check that the package, where it is installed, has the generator of a game's id.
+    """Check that the package, if installed, has the generator of a game's id.
 
     Raises:
-        ConfigurationError: it has none of that name.
+        ConfigurationError: it has no generator of that name.
     """
     if why_missing():
         return
@@ -173,7 +173,7 @@ class RealTasks:
     The process starts with the first item.
 
     Args:
-        path: root folder of the store that keeps the audits.
+        path: Root folder of the store of audits.
     """
 
     def __init__(self, path: Path) -> None:
@@ -181,10 +181,10 @@ class RealTasks:
         self._library: ReasoningLibrary | None = None
 
     def game(self, name: str) -> tuple[ReasoningGame, str | None]:
-        """Return a generator as a game, and why it cannot be played; ``None`` if it is admitted.
+        """Return a generator as a game, and why it is rejected; ``None`` if it is admitted.
 
         Args:
-            name: id of the game.
+            name: Id of the game.
 
         Raises:
             ConfigurationError: the package is missing, or has no such generator.
@@ -204,6 +204,6 @@ class RealTasks:
         return ReasoningGame(self._library, generator), off if reason else None
 
     def close(self) -> None:
-        """End the process; safe to call twice."""
+        """Kill the process; safe to call twice."""
         if self._library is not None:
             self._library.close()

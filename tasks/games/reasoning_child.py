@@ -1,10 +1,10 @@
-"""Process that makes items of reasoning-gym and scores answers by its verifiers.
+"""Process that makes items of reasoning-gym and scores answers with its verifiers.
 
-A program of its own, started by ``tasks.games.reasoning_tasks``: one JSON request a line on standard input,
-one JSON reply a line. Some verifiers evaluate an answer as Python (``eval``, SymPy's ``parse_expr``), others
-never return; so answers are kept from evaluation unless they are literals or plain formulas, whatever
-touches files, processes or the network while an answer is scored is refused, and the parent ends this
-process after a time limit.
+``tasks.games.reasoning_tasks`` starts this program. It reads one JSON request per line and writes
+one JSON reply per line. Some verifiers evaluate an answer as Python (``eval``, SymPy's
+``parse_expr``), others never return. So only literals and plain formulas of an answer are
+evaluated. While an answer is scored, access to files, processes and the network is refused. The
+parent kills this process after a time limit.
 """
 
 import ast
@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 MOST_MEMORY = 4 << 30
-"""Of this process, in bytes of address space."""
+"""Maximum address space of this process, in bytes."""
 _TOKEN = re.compile(r"\s*(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}|([A-Za-z]\w{0,15})|\*\*|[-+*/(),])")
 _NAMES = frozenset(
     {"C", "E", "I", "Abs", "acos", "asin", "atan", "cos", "cosh", "cot", "csc", "exp", "log", "ln"}
@@ -25,7 +25,7 @@ _NAMES = frozenset(
 )
 _TOWER = re.compile(r"\*\*[^-+/,]*\*\*|\*\*[\s(]*[-+]?\s*\d{3,}")
 NOT_EVALUATED = "the answer is neither a literal nor a plain formula, so it was not evaluated"
-_EVALUATE: Any = eval  # for texts of the library's own alone
+_EVALUATE: Any = eval  # for the library's own strings only
 _REFUSED = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "signal.", "pty.", "urllib.")
 
 
@@ -34,7 +34,7 @@ class UnsafeAnswerError(ValueError):
 
 
 class EvaluationGuard:
-    """What is evaluated while an answer is scored: the item's own texts, literals, plain formulas."""
+    """Filter of evaluation during scoring: the item's own strings, literals and plain formulas."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -42,12 +42,12 @@ class EvaluationGuard:
         self.refused = ""
 
     def open(self, entry: dict[str, Any]) -> None:
-        """Begin to guard, with the texts of an item, which the library wrote itself."""
+        """Start the guard with the strings of an item, which come from the library."""
         self._allowed, self.refused = set(_texts(entry)), ""
         self.is_on = True
 
     def literal(self, text: Any, *names: Any) -> Any:
-        """Stand in for ``eval``: a literal is read, anything else of an answer is refused."""
+        """Replace ``eval``: read a literal, refuse anything else of an answer."""
         if not self.is_on or not isinstance(text, str) or text in self._allowed:
             caller = sys._getframe(1)
             return _EVALUATE(text, *(names or (caller.f_globals, caller.f_locals)))
@@ -58,7 +58,7 @@ class EvaluationGuard:
             raise UnsafeAnswerError("no literal") from None
 
     def formula(self, parse: Any) -> Any:
-        """Stand in for ``parse_expr``: plain formulas are parsed, anything else of an answer is refused."""
+        """Replace ``parse_expr``: parse plain formulas, refuse anything else of an answer."""
 
         def guarded(text: Any, *more: Any, **named: Any) -> Any:
             is_foreign = self.is_on and isinstance(text, str) and text not in self._allowed
@@ -70,7 +70,7 @@ class EvaluationGuard:
         return guarded
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Refuse what touches the machine while an answer is scored (an audit hook of Python)."""
+        """Refuse access to the machine while an answer is scored (an audit hook of Python)."""
         if not self.is_on:
             return
         writes = event == "open" and bool(set(str(arguments[1] or "r")) & set("wax+"))
@@ -78,14 +78,14 @@ class EvaluationGuard:
             (sys.prefix, sys.base_prefix)
         )
         if writes or foreign or event.startswith(_REFUSED):
-            if event in {"os.listdir", "os.scandir"}:  # the import system's
+            if event in {"os.listdir", "os.scandir"}:  # calls of the import system
                 return
             self.refused = f"the answer reached for {event}"
             raise PermissionError(event)
 
 
 def is_plain_formula(text: str) -> bool:
-    """Return whether a text is numbers, known functions, one-letter names and arithmetic alone."""
+    """Return whether a string has only numbers, known functions, single letters and operators."""
     if len(text) > 2_000 or text.count("(") > 50 or _TOWER.search(text):
         return False
     end = 0
@@ -134,7 +134,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             reply = _reply(request, library, names, guard, kept)
-        except Exception as error:  # noqa: BLE001 - whatever the library raises is told
+        except Exception as error:  # noqa: BLE001 - the reply reports whatever the library raises
             guard.is_on = False
             message = f"{type(error).__name__}: {error}" if request["what"] == "item" else ""
             raised = guard.refused or message or type(error).__name__  # without the answer's text

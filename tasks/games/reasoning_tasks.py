@@ -20,14 +20,14 @@ from tasks.version import install_command
 CHILD: Final = Path(__file__).with_name("reasoning_child.py")
 PACKAGE: Final = "reasoning-gym"
 AUDIT_VERSION: Final = 1
-"""Of what ``audit`` asks of a generator; to be raised with every change of it."""
+"""Version of the checks of ``audit``; raise it with every change of them."""
 MOST_ANSWER: Final = 10_000
-"""Characters of one answer; a longer one scores 0 and is shown to no verifier."""
+"""Maximum characters of an answer; a longer one scores 0 without the verifier."""
 MOST_SEED: Final = 2**31
 MOST_JUNK: Final = 0.01
-"""Largest score that an answer without content may get."""
+"""Maximum score of an answer without content."""
 JUNK: Final = ("I do not know.", "", None, "x", "lorem ipsum")
-"""Answers without content; ``None`` is an answer that is missing."""
+"""Answers without content; ``None`` is a missing answer."""
 HOSTILE: Final = (
     "NaN",
     "1e999",
@@ -38,7 +38,7 @@ HOSTILE: Final = (
     "__import__('os').system('exit')",
     "9**9**9**9",
 )
-"""Answers that no verifier may hang at. What it raises scores 0."""
+"""Answers that must not make a verifier hang. If it raises, they score 0."""
 _TAGGED: Final = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -52,23 +52,23 @@ class ReasoningItem:
 
     question: str
     answer: str | None
-    """The generator's own; ``None`` if it gives none."""
+    """Reference answer of the generator; ``None`` if it gives none."""
     metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierVerdict:
-    """What a verifier says of an answer."""
+    """A verifier's result for an answer."""
 
     score: float
     """In [0, 1]."""
     reason: str = ""
-    """What the verifier did not say: it raised, took too long, or was kept from evaluating the answer."""
+    """Why there is no score: the verifier raised, took too long, or was kept from evaluating."""
     has_hung: bool = False
 
 
 def why_missing() -> str:
-    """Return why no task can be made here, with the command that helps; empty: they can."""
+    """Return why no task can be made here, with a command that fixes it; empty if tasks can."""
     if importlib.util.find_spec("reasoning_gym") is None:
         return (
             "Package reasoning-gym is not installed: it comes with the extra `games` "
@@ -81,7 +81,7 @@ def installed_version() -> str:
     """Return the version of the package.
 
     Raises:
-        ReasoningGymError: it is missing.
+        ReasoningGymError: the package is missing.
     """
     if why := why_missing():
         raise ReasoningGymError(why)
@@ -89,11 +89,11 @@ def installed_version() -> str:
 
 
 class ReasoningLibrary:
-    """The library in a process of its own, which is ended and started again where it hangs.
+    """The library in its own process, which is killed and restarted if it hangs.
 
     Args:
-        limit_s: seconds that one item or one verdict may take.
-        hash_seed: of the process, for generators whose items depend on the order of sets.
+        limit_s: Seconds allowed for one item or one verdict.
+        hash_seed: Hash seed of the process, for generators whose items depend on set order.
 
     Raises:
         ReasoningGymError: the package is missing.
@@ -103,14 +103,14 @@ class ReasoningLibrary:
         if why := why_missing():
             raise ReasoningGymError(why)
         self.limit_s = limit_s
-        # Nothing of our environment: the library's code reads it.
+        # Keep our environment from the library's code, which could read it.
         self._process = LineProcess(
             [str(CHILD)], {"PYTHONHASHSEED": str(hash_seed)}, {"what": "generators"}
         )
 
     @property
     def version(self) -> str:
-        """Of the package."""
+        """Version of the package."""
         return installed_version()
 
     def generators(self) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class ReasoningLibrary:
         return ReasoningItem(answer["question"], answer["answer"], answer["metadata"])
 
     def verdict(self, generator: str, seed: int, answer: str | None) -> VerifierVerdict:
-        """Return the verifier's score of an answer; whatever it raises scores 0 with the reason."""
+        """Return the verifier's score of an answer; 0 with the reason if it raises."""
         if answer is not None and len(answer) > MOST_ANSWER:
             return VerifierVerdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
         request = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
@@ -143,7 +143,7 @@ class ReasoningLibrary:
         return VerifierVerdict(score, reply["reason"])
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.close()
 
     def __enter__(self) -> "ReasoningLibrary":
@@ -151,7 +151,7 @@ class ReasoningLibrary:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process."""
+        """Kill the process."""
         self.close()
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,10 +170,10 @@ class ReasoningLibrary:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningGame:
-    """A generator as a game: the role ``solver`` is asked an item's question and answers it.
+    """A generator as a game: the role ``solver`` gets an item's question and answers it.
 
-    The verdict is given in the protocol and is one of the facts, so a stored play is scored again
-    without the library.
+    The protocol computes the verdict and stores it in the facts, so scoring a stored play needs no
+    library.
     """
 
     library: ReasoningLibrary
@@ -190,7 +190,7 @@ class ReasoningGame:
         return f"reasoning-{self.generator.replace('_', '-')}"
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Ask one item's question; facts: which item it was, and the verdict."""
+        """Pose one item's question; the facts hold the item and the verdict."""
         seed = int(rng.integers(MOST_SEED))
         item = self.library.item(self.generator, seed)
         text = f"{item.question}\nReply with the answer alone."
@@ -211,7 +211,7 @@ class ReasoningGame:
 
 
 def answer_of(reply: str) -> str:
-    """Return the answer in a reply: the last one between ``<answer>`` and ``</answer>``, or all of it."""
+    """Return the last part of a reply in ``<answer>`` tags, or the whole reply if it has none."""
     tagged = _TAGGED.findall(reply)
     return str(tagged[-1] if tagged else reply).strip()
 
@@ -231,7 +231,7 @@ def check_names(names: Iterable[str], known: Sequence[str]) -> None:
     """Refuse a name that is no generator's.
 
     Raises:
-        ReasoningGymError: there is one.
+        ReasoningGymError: a name is unknown.
     """
     if unknown := sorted({*names} - {*known}):
         raise ReasoningGymError(
@@ -242,16 +242,16 @@ def check_names(names: Iterable[str], known: Sequence[str]) -> None:
 def audit(
     names: Sequence[str] | None = None, *, n_seeds: int = 3, limit_s: float = 20.0
 ) -> Iterator[tuple[str, str]]:
-    """Try generators of the installed version; yield each with why it is rejected, empty if admitted.
+    """Audit generators of the installed version; yield each with its reason for rejection.
 
-    One is admitted if its reference answer scores 1, answers without content score at most ``MOST_JUNK``, nothing
-    raises at them, no hostile answer hangs, and the same seed gives the same item in
-    another process.
+    The reason is empty if the generator is admitted: its reference answer scores 1, answers
+    without content score at most ``MOST_JUNK`` and raise nothing, no hostile answer hangs, and the
+    same seed gives the same item in another process.
 
     Args:
-        names: of generators; none: all.
-        n_seeds: items of each, at least 1.
-        limit_s: seconds that one item or one verdict may take.
+        names: Names of generators; empty or ``None`` means all.
+        n_seeds: Items per generator, at least 1.
+        limit_s: Seconds allowed for one item or one verdict.
 
     Raises:
         ReasoningGymError: the package is missing, or a name is no generator's.

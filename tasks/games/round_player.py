@@ -1,7 +1,7 @@
-"""Plays of one round, within a run's limits, ledger and journal.
+"""Player of one round's games, within a run's limits, ledger and journal.
 
-A play's replies are read from the journal where they are in it, so a round that was killed pays no reply
-twice and ends with the same plays.
+Replies come from the journal if it holds them. So a round that was killed pays for no reply twice
+and ends with the same plays.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from tasks.secrets.redaction import one_line, redact_json
 LONGEST_REASON: Final = 200
 _SHARE: Final = "society.games.max_share_usd"
 NO_MONEY: Final = "budget"
-"""Type of the error of a call that no limit leaves room for."""
+"""Error type of a call that exceeds the budget."""
 
 
 class RoundPlayer:
-    """Plays the games of one round; for one thread."""
+    """Plays the games of one round; for one thread only."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class RoundPlayer:
         self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
         self._ask_system = ask_system
         self.limit: str | None = None
-        """Why no further play begins; ``None`` if allowed."""
+        """Limit that stops further plays; ``None`` while none does."""
 
     def play(self, game: ConfiguredGame, n_plays: int) -> list[PlayRecord]:
-        """Play a game so many times, some at once; fewer where a limit of the budget is reached."""
+        """Play a game several times, concurrently; fewer times if the budget reaches a limit."""
         scope = f"games/r{self._round}/{game.game.id}/v{game.game.version}"
 
         async def work(ask_model: AskModel) -> list[PlayRecord]:
@@ -73,7 +73,7 @@ class RoundPlayer:
             return None if self.limit is not None else await self._played(game, index, ask_model)
 
     async def _played(self, game: ConfiguredGame, index: int, ask_model: AskModel) -> PlayRecord:
-        # In threads: a game of one's own is in another process, and others are not to wait for it.
+        # Threads: a user's game runs in another process, and other plays must not wait for it.
         key = PlayKey(run_seed=self._run_seed, round_number=self._round, index=index)
         play = await asyncio.to_thread(_Play, game, key, self._redact)
         while (ask := play.ask) is not None:
@@ -83,7 +83,8 @@ class RoundPlayer:
             except HeldOutError as error:
                 return play.ended("void", str(error))
             except CandidateFault as fault:
-                # The model's own: an answer that is empty, refused or cut off is played as no reply.
+                # The model's fault: an empty, refused or truncated answer is played as an empty
+                # reply.
                 play.pay(None if fault.billed is None else fault.billed.cost_usd)
                 reply = ""
             except EvaluationFault as fault:
@@ -114,13 +115,13 @@ class RoundPlayer:
 
 
 def limit_words(error: str) -> str:
-    """Return which limit of the budget was reached, and the key that sets a round's share of it."""
+    """Return the budget limit reached, and the key that sets a round's share of it."""
     reached = error.partition(". ")[0]
     return reached if _SHARE in reached else f"{reached} (`{_SHARE}` is a round's share)"
 
 
 class _Play:
-    """One play; whatever a game raises makes it void, with the reason."""
+    """One play; any error that the game raises makes it void, with the reason."""
 
     def __init__(self, game: ConfiguredGame, key: PlayKey, redact: Callable[[str], str]) -> None:
         self.game, self.key, self._redact = game, key, redact
@@ -131,7 +132,7 @@ class _Play:
 
     @property
     def ask(self) -> Ask | None:
-        """What waits for a reply; ``None`` if the play has ended."""
+        """Prompt that waits for a reply; ``None`` if the play has ended."""
         return None if self._broken or self._open is None else self._open.ask
 
     @property
@@ -140,24 +141,24 @@ class _Play:
         return () if self._open is None else self._open.turns
 
     def rng(self, role: str) -> np.random.Generator:
-        """See ``OpenPlay``."""
+        """Return the role's generator: see ``OpenPlay``."""
         assert self._open is not None  # noqa: S101 - it asks
         return self._open.rng(role)
 
     def pay(self, cost_usd: float | None) -> None:
-        """Add what a call has cost; ``None`` if no one knows."""
+        """Add the cost of a call; ``None`` if it is unknown."""
         self._n_calls += 1
         known = self._cost_usd is not None and cost_usd is not None
         self._cost_usd = (self._cost_usd or 0.0) + (cost_usd or 0.0) if known else None
 
     def reply(self, text: str) -> None:
-        """Hand in the reply to what was asked."""
+        """Pass the reply to the current prompt."""
         going = self._open
         assert going is not None  # noqa: S101 - it asks
         self._guarded(lambda: going.reply(text))
 
     def record(self) -> PlayRecord:
-        """Return the play that has ended."""
+        """Return the finished play."""
         going = self._open
         if self._broken or going is None:
             return self.ended("void", self._broken)
@@ -175,7 +176,7 @@ class _Play:
         reason: str,
         seen: Transcript | None = None,
     ) -> PlayRecord:
-        """Return the play as it is stored."""
+        """Return the play as the store holds it."""
         shown = [
             replace(
                 turn,
@@ -206,5 +207,5 @@ class _Play:
             work()
         except OwnGameError as error:
             self._broken = str(error)
-        except Exception as error:  # noqa: BLE001 - of a game of ours
+        except Exception as error:  # noqa: BLE001 - raised by a built-in game
             self._broken = f"the game raised {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Rows of rounds of games, and rounds read back from a store."""
+"""Rows of rounds of games, and rounds read from a store."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from tasks.store.tables.lineage import GAMES_TAG
 from tasks.store.tables.parquet_store import ParquetStore
 
 COINS_TAG: Final = "game_coins"
-"""Tag of a run that holds the plan of its round, before anything is played."""
+"""Tag of a run that holds the plan of its round, set before the first play."""
 _ROUNDS: Final = """
     SELECT g.* FROM game_rounds g JOIN runs r USING (run_id)
     WHERE r.name = $system || '.games' ORDER BY g.round, g.run_id"""
@@ -31,7 +31,7 @@ _GAINS: Final = """
 
 
 def system_of(record: RunRecord) -> str:
-    """Return the system whose games a run plays: its name, without the end of rounds that are played alone."""
+    """Return the system whose games a run plays: the run's name without the suffix of games."""
     return record.name.removesuffix(f".{GAMES_TAG}")
 
 
@@ -95,15 +95,15 @@ def plays_of_run(store: ParquetStore, run_id: str, game: str | None = None) -> l
     """Return the plays of a run's finished round, by game and number.
 
     Args:
-        store: where they are kept.
-        run_id: of the run.
-        game: whose; ``None`` means all.
+        store: Store of the plays.
+        run_id: Id of the run.
+        game: Id of the game; ``None`` means all.
     """
     return [_play(row) for row in store.rows(_PLAYS, {"run": run_id, "game": game})]
 
 
 def price_of_plays(store: ParquetStore, system: str) -> dict[str, float]:
-    """Return what a play of each game has cost on average, where prices are known."""
+    """Return game → mean cost of a play in dollars, for games with known prices."""
     rows = store.rows(_COSTS, {"system": system})
     return {row["game"]: row["usd"] for row in rows}
 
@@ -111,13 +111,13 @@ def price_of_plays(store: ParquetStore, system: str) -> dict[str, float]:
 def gains_of_debates(
     store: ParquetStore, system: str, game: Game, players: Mapping[str, str]
 ) -> list[float]:
-    """Return what each debate between these players gained, in nats.
+    """Return the gain of each debate between these players, in nats.
 
     Args:
-        store: where plays are kept.
-        system: whose.
-        game: the debate, of this version.
-        players: role → who plays it.
+        store: Store of the plays.
+        system: Name of the system.
+        game: The debate, of this version.
+        players: Role → name of its player.
     """
     parameters = {"system": system, "game": game.id, "version": game.version}
     rows = store.rows(_GAINS, parameters)

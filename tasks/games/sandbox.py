@@ -1,11 +1,11 @@
 """Limited process for programs: no file, network, process or signal.
 
-A program is Python source and a function of it to be called with JSON values. What comes back is what it
-returned, or in words why it returned nothing. The process is described in ``child.py``; without its
-filter of system calls nothing is run at all. Limits hold for untrusted programs, and for an owner's
-check that meets a hostile answer.
+A program is Python source and one of its functions to call with JSON values. The result is the
+returned value, or the reason why there is none. ``child.py`` describes the process; without its
+filter of system calls no program runs. The limits hold for untrusted programs, and for a user's
+check that gets a hostile answer.
 
-Linux on x86_64 and aarch64; elsewhere every execution is refused (``SandboxUnavailableError``).
+Linux on x86_64 and aarch64; elsewhere every execution raises ``SandboxUnavailableError``.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ from convergence_core.records import Json, canonical_json, fields_of
 
 CHILD: Final = Path(__file__).with_name("child.py")
 Ending = Literal["ok", "error", "timeout", "memory", "output", "forbidden", "crashed"]
-"""How a program ended. ``error``: it raised. All but these two are the limits' doing."""
+"""How a program ended: ``ok``, ``error`` if it raised, otherwise the limit that stopped it."""
 _ENDINGS: Final = frozenset(get_args(Ending)) - {"timeout"}
-"""Those that a process reports of itself."""
+"""Endings that a process reports itself."""
 MOST_REQUEST: Final = 1_000_000
-"""Characters of program and arguments together."""
+"""Maximum characters of program and arguments together."""
 MOST_REPORT: Final = 1_000_000
-"""Bytes that are read of a process; more end it."""
+"""Maximum bytes read from a process; more end it."""
 MOST_REASON: Final = 200
 
 
 class SandboxUnavailableError(ConvergenceError):
-    """Programs cannot be run safely on this machine, so none is run."""
+    """This machine cannot run programs safely, so none runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """How one program ended."""
+    """Outcome of one program."""
 
     ending: Ending
     reason: str = ""
-    """Why it returned nothing; empty for ``ok``."""
+    """Why it returned no value; empty for ``ok``."""
     value: Json = None
-    """What its function returned, as JSON; ``None`` where none was called."""
+    """Value that its function returned, as JSON; ``None`` if no function was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +63,15 @@ class Sandbox:
     cpu_s: int = 2
     """Seconds of CPU, at least 1."""
     wall_s: float = 10.0
-    """Seconds from start to end, those of a busy machine included."""
+    """Seconds from start to end, including waits on a busy machine."""
     memory_mb: int = 256
-    """Address space, the interpreter's included, at least 64."""
+    """Address space in megabytes, including the interpreter's, at least 64."""
 
     def answer(self, ask: Ask, rng: np.random.Generator) -> str:  # noqa: ARG002 - the port's signature
         """Run a program and return its report as JSON.
 
         Raises:
-            SandboxUnavailableError: no program can be run on this machine.
+            SandboxUnavailableError: this machine cannot run programs.
         """
         task = json.loads(ask.text)
         outcome = self.run(task["program"], function=task["function"], arguments=task["arguments"])
@@ -84,8 +84,8 @@ class Sandbox:
 
         Args:
             program: Python source. It may import the modules that ``child.py`` lists.
-            function: to be called; ``None`` means the program alone runs.
-            arguments: of the function.
+            function: Name of the function; ``None`` runs the program alone.
+            arguments: Arguments of the function.
 
         Raises:
             SandboxUnavailableError: the machine has no filter of system calls.
@@ -115,7 +115,7 @@ class Sandbox:
 
 @functools.cache
 def why_unavailable() -> str:
-    """Return why no program can be run on this machine; empty: programs can."""
+    """Return why this machine cannot run programs; empty if it can."""
     request = {"program": "", "function": None, "cpu_s": 10, "memory_bytes": 2**28}
     report = _executed(json.dumps(request), 60.0)
     return "" if report.ending == "ok" else report.reason
@@ -138,7 +138,7 @@ def _executed(request: str, wall_s: float) -> Execution:
 
 
 def _ended(child: "subprocess.Popen[bytes]", deadline: float) -> Execution:
-    """Wait for a process, end it where it goes too far, and return how it ended."""
+    """Wait for a process, kill it if it exceeds a limit, and return its outcome."""
     assert child.stdout is not None  # noqa: S101 - a pipe, as it was started
     stopped: Ending | None = None
     try:
@@ -157,7 +157,7 @@ def _ended(child: "subprocess.Popen[bytes]", deadline: float) -> Execution:
 
 
 def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
-    """Return what a process writes until it ends, and which limit it met; ``None`` means none."""
+    """Return a process's output and the limit that it exceeded; ``None`` if it exceeded none."""
     data = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -174,7 +174,7 @@ def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
 
 
 def _execution_of(data: bytes, code: int) -> Execution:
-    """Return how a process ended, by its report or by the signal that ended it."""
+    """Return the outcome of a process, from its report or from the signal that ended it."""
     if code == -signal.SIGSYS:
         return Execution(ending="forbidden", reason="it made a system call that is not allowed")
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -193,7 +193,7 @@ def _execution_of(data: bytes, code: int) -> Execution:
 
 
 def _report(data: bytes) -> dict[str, Any] | None:
-    """Return a report of the known form; a program may have written anything in its place."""
+    """Return a report of the known form; a program may have written anything instead."""
     try:
         report = json.loads(data)
         canonical_json(report)  # no NaN, nothing endless or nested too deep to be written again

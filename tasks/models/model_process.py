@@ -1,7 +1,7 @@
 """Process that holds a local language model and answers batches of chats.
 
-PyTorch takes seconds to import and a model a gigabyte: neither belongs into the process that plans a
-run. In one of its own a model that hangs can be ended, and what it took is given back.
+PyTorch takes seconds to import and a model takes a gigabyte, so neither belongs in the process
+that plans a run. A separate process can be killed if a model hangs, and frees its memory then.
 """
 
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """What the process loads."""
+    """Settings of the process."""
 
     folder: Path
     gguf: str | None
@@ -29,14 +29,14 @@ class ModelSettings:
 
 
 def main() -> None:
-    """Load the model in a child, and answer batches as the parent sends them."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched from anywhere
+    """Answer batches from the parent with the model, which loads at the first batch."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # no downloads
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     os.environ["TQDM_DISABLE"] = "1"
     parent = Parent()
     settings: ModelSettings = parent.settings
-    os.nice(1)  # the process that plans goes first
-    load = cache(load_generator)  # with the first batch, whose limit counts the time
+    os.nice(1)  # the planning process has priority
+    load = cache(load_generator)  # at the first batch, whose limit includes the load
 
     def answer(message: tuple[list[ModelRequest], float]) -> list[ChatAnswer]:
         return answer_batch(load(settings), *message, on_text=parent.tell)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def load_generator(settings: ModelSettings) -> "Generator":
-    """Return a model with its weights, in single precision."""
+    """Load a model with its weights in single precision."""
     import torch  # noqa: PLC0415 - takes seconds
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - as above
 
@@ -65,13 +65,13 @@ def answer_batch(
     timeout_s: float,
     on_text: Callable[[tuple[int, str]], object],
 ) -> list[ChatAnswer]:
-    """Answer a batch; what is wrong with a request is its answer, and never raised.
+    """Answer a batch; a faulty request gets its error as its answer and never raises.
 
     Args:
-        generator: the model.
-        requests: of any adapters; those of one adapter are answered together.
-        timeout_s: from now on.
-        on_text: called with the place of a streamed request and a piece of its text.
+        generator: Model and tokenizer.
+        requests: Requests with any adapters; those of one adapter form a batch.
+        timeout_s: Seconds allowed, from now on.
+        on_text: Called with the index of a streamed request and a piece of its text.
     """
     from tasks.models.lora import AdapterError  # noqa: PLC0415 - brings torch
 
@@ -101,7 +101,7 @@ def _answered(
     deadline_s: float,
     on_text: Callable[[tuple[int, str]], object],
 ) -> dict[int, ChatAnswer]:
-    """Return the answers to chats of one adapter, by their places in the batch."""
+    """Return the answers to chats of one adapter, by their index in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
     from tasks.models.lora import AdapterError  # noqa: PLC0415 - brings torch
@@ -127,7 +127,7 @@ def _answered(
         rows[i] = row
     try:
         generator.answer([*rows.values()], deadline_s)
-    except (AdapterError, RuntimeError) as error:  # PyTorch's, e.g. of memory that is not there
+    except (AdapterError, RuntimeError) as error:  # from PyTorch, e.g. out of memory
         reason = "adapter" if isinstance(error, AdapterError) else "error"
         failed = ChatAnswer(finish_reason=reason, error=str(error))
         return {**dict.fromkeys(requests, failed), **answers}

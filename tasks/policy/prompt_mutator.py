@@ -31,7 +31,7 @@ _PARAMETER: Final = "prompt"
 
 
 class PromptMutator:
-    """Embeds prompts by hashed n-grams and writes what actions ask for."""
+    """Embeds prompts by hashed n-grams and applies actions to them."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class PromptMutator:
         task: str = "",
         redact: Callable[[str], str] = redacted_text,
     ) -> None:
-        """Keep who writes.
+        """Set the writer and its limits.
 
         Args:
-            writer: writes the texts; by default rules, which make no call.
-            settings: limits of texts.
-            task: what the prompts are for.
-            redact: keeps secrets out of requests.
+            writer: Writer of prompts; by default rules, which make no call.
+            settings: Limits of prompts.
+            task: Purpose of the prompts.
+            redact: Removes secrets from requests.
         """
         self._writer: TextWriter = writer or RulesWriter()
         self._settings = settings or PromptsConfig()
@@ -55,7 +55,7 @@ class PromptMutator:
 
     @classmethod
     def of(cls, configuration: Configuration, world: Environment) -> "PromptMutator":
-        """Return the one of a configuration: its ``llm`` writes, or rules without one.
+        """Return a configuration's mutator: its ``llm`` writes, or rules without one.
 
         Raises:
             ConfigurationError: no endpoint is known.
@@ -69,7 +69,7 @@ class PromptMutator:
 
     @property
     def writer(self) -> str:
-        """Name of who writes."""
+        """Name of the writer."""
         return self._writer.name
 
     @staticmethod
@@ -77,7 +77,7 @@ class PromptMutator:
         """Return the embedding of a prompt, (dim,).
 
         Raises:
-            PolicyRequestError: the policy's embeddings are of a model, which callers ask.
+            PolicyRequestError: the policy uses a model's embeddings, which callers must send.
         """
         if name != HASHED_NGRAMS:
             raise PolicyRequestError(
@@ -102,13 +102,13 @@ class PromptMutator:
         failures: Sequence[PromptFailure] = (),
         category: Category = "none",
     ) -> MutatedPrompt:
-        """Do an action; ``stop`` leaves the prompt as it is.
+        """Apply an action; ``stop`` leaves the prompt unchanged.
 
         Args:
-            prompt: the text.
-            action: one of ``PROMPT_ACTIONS``.
-            failures: cases that it got wrong; the writer sees them.
-            category: what they are mostly like.
+            prompt: Prompt to change.
+            action: One of ``PROMPT_ACTIONS``.
+            failures: Cases that the prompt got wrong; the writer sees them.
+            category: Main category of the failures.
         """
         if action == STOP:
             return MutatedPrompt(
@@ -129,7 +129,7 @@ class PromptMutator:
             offered=(),
             rng=rng,
         )
-        assert edit is not None  # noqa: S101 - only demonstrations may be lacking
+        assert edit is not None  # noqa: S101 - only an edit of demonstrations can be missing
         (writing,) = await self._writer.write([edit], ask_directly, rng)
         mutation = editor.received(
             edit, writing.answer, known=(prompt,), writer=self.writer, cost_usd=writing.cost_usd,
@@ -146,7 +146,7 @@ class PromptMutator:
             await self._writer.model.llm.aclose()
 
     def _shown(self, failure: PromptFailure) -> PromptFailure:
-        """Return a failure as a request shows it: without secrets, then shortened."""
+        """Return a failure as it appears in a request: without secrets, then shortened."""
 
         def shown(text: str) -> str:
             return shortened(text, LONGEST_SHOWN, self._redact)

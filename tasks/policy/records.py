@@ -23,7 +23,8 @@ Embedding = Annotated[Sequence[StrictNumber], Field(min_length=1, max_length=16_
 StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
 ReceiptStatus = Literal["stored", "archived", "off_policy", "duplicate"]
 OFF_POLICY: Final = -1
-"""Version of a decision that no version of this policy made; its log-probability is unknown and stored as 0."""
+"""Version of a decision that this policy did not make; its unknown log-probability is stored as 0.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +36,19 @@ class PolicySettings:
     """
 
     embedding: str = "given"
-    """Name of what makes embeddings. ``given``: the callers do, all in the same way."""
+    """Name of the embedding; ``given`` means that callers send embeddings, always of one kind."""
     embedding_dim: int = 1536
-    """Numbers in an embedding."""
+    """Number of components of an embedding."""
     max_steps: int = 5
-    """Changes in one episode."""
+    """Maximum changes in one episode."""
     ppo: PPOConfig = field(
         default_factory=lambda: PPOConfig(
             input_dim=1536 + N_PROGRESS, action_dim=len(PROMPT_ACTIONS)
         )
     )
-    """Its ``input_dim`` is ``embedding_dim`` and what an observation has beside it."""
+    """Its ``input_dim`` is ``embedding_dim`` plus the number of progress features."""
     seed: int = 0
-    """Of the first weights, and of what is drawn."""
+    """Seed of the first weights and of sampling."""
 
     def __post_init__(self) -> None:
         wanted = {"input_dim": self.embedding_dim + N_PROGRESS, "action_dim": len(PROMPT_ACTIONS)}
@@ -59,27 +60,28 @@ class PolicySettings:
 
     @classmethod
     def of(cls, embedding: str, embedding_dim: int, **more: Any) -> Self:
-        """Return the settings for embeddings of a dimension, all others by default."""
+        """Return the settings for embeddings of a dimension, with defaults for the others."""
         ppo = PPOConfig(input_dim=embedding_dim + N_PROGRESS, action_dim=len(PROMPT_ACTIONS))
         return cls(embedding=embedding, embedding_dim=embedding_dim, **{"ppo": ppo, **more})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyQuestion:
-    """A prompt as it is now, in its episode, for which a policy is to choose."""
+    """Current prompt of an episode, for which the policy chooses an action."""
 
     __pydantic_config__ = FORBID
     embedding: Embedding | None = None
-    """Of the prompt, made in the same way for all prompts of a policy, (embedding_dim,). Absent: `prompt`
-    is given."""
+    """Embedding of the prompt, of the same kind for all prompts of a policy, (embedding_dim,). If
+    absent, `prompt` is given.
+    """
     prompt: PromptText | None = None
-    """The text, where the service makes the embeddings itself."""
+    """The prompt, if the service computes embeddings."""
     history: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
-    """Actions that were done in this episode, in their order. Empty: it begins."""
+    """Earlier actions of this episode, in order. Empty at its start."""
     category: Category = "none"
-    """What the prompt's failures are mostly like."""
+    """Main category of the prompt's failures."""
     score: Share | None = None
-    """Mean score of the prompt now. Absent: unknown."""
+    """Current mean score of the prompt. Absent if unknown."""
     excluded: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
     """Actions that cannot be applied; used ones never can, and `stop` always can."""
 
@@ -89,36 +91,36 @@ class ChosenAction:
     """An action that the policy chose."""
 
     decision_id: str | None
-    """Under which the outcome is reported; ``None`` if nothing is learned from it."""
+    """Id for reporting the outcome; ``None`` if the policy does not learn from it."""
     episode_id: str
     step: int
     action: Action
     log_prob: float
-    """In nats."""
+    """Log-probability in nats."""
     value: float
     """Expected discounted return."""
     mask: tuple[bool, ...]
     """Whether each of the policy's actions was legal, in their order."""
     probabilities: tuple[float, ...]
-    """Of each action, in the same order; 0 for an illegal one."""
+    """Probability of each action, in the same order; 0 for an illegal one."""
     policy_version: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class MutatedPrompt:
-    """What an action made of a prompt."""
+    """Result of an action on a prompt."""
 
     prompt: str | None
-    """``None`` if no text was kept, and ``verdict`` says why."""
+    """``None`` if no prompt was kept; ``verdict`` gives the reason."""
     verdict: str
-    """``kept``, or the rule that the text breaks, or that there is none."""
+    """``kept``, or the rule that the prompt breaks, or that there is no prompt."""
     reason: str
-    """Of the writer's failure; empty: it did not fail."""
+    """Reason of the writer's failure; empty if it did not fail."""
     diagnosis: str
     writer: str
-    """The model's name, or ``rules``: texts by rules."""
+    """Name of the model, or ``rules``."""
     cost_usd: float | None
-    """Of the call. ``None`` if unknown."""
+    """Cost of the call in dollars. ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +142,7 @@ class PromptFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperienceReport:
-    """What came of a decision, as its collector reports it."""
+    """Outcome of a decision, as its collector reports it."""
 
     __pydantic_config__ = FORBID
     decision_id: Name
@@ -148,12 +150,13 @@ class ExperienceReport:
     step: Count
     reward: StepReward
     terminated: StrictBool
-    """Whether the episode ended for good: nothing more could be earned."""
+    """Whether the episode ended naturally, with no further reward possible."""
     truncated: StrictBool
-    """Whether it was cut, by a limit of steps or of time."""
+    """Whether a limit of steps or time cut the episode."""
     final: PolicyQuestion | None = None
-    """The prompt at which the episode was cut; its value stands for what was not seen any more, and is 0 of
-    one that is absent."""
+    """Prompt at which the episode was cut. Its estimated value replaces the unseen rewards; if
+    absent, 0 does.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +165,8 @@ class ExperienceReceipt:
 
     decision_id: str
     status: ReceiptStatus
-    """``stored``: to be learned from; ``archived``: of an older version; ``off_policy``: another
-    policy chose, so nothing learns from it; ``duplicate``: it was stored before."""
+    """``stored``: an update will learn from it; ``archived``: from an older version;
+    ``off_policy``: another policy chose, so nothing learns from it; ``duplicate``: already stored.
+    """
     policy_version: int
-    """That chose."""
+    """Version that chose."""

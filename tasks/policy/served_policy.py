@@ -1,8 +1,9 @@
-"""Policy that chooses changes of prompts, and learns from what comes of them.
+"""Policy that chooses changes of prompts and learns from their outcomes.
 
-Decisions wait in memory until their outcome is reported; a report is durable before it is acknowledged. An update
-learns from all steps of the current version that are ready, while decisions go on under the old weights, and one
-runs at a time. Steps of older versions are kept and never learned from.
+Decisions wait in memory until their outcome is reported. A report is durable before it is
+acknowledged. An update learns from all complete steps of the current version while decisions
+continue with the old weights; only one runs at a time. Steps of older versions are stored but
+never learned from.
 """
 
 import hashlib
@@ -47,25 +48,25 @@ from tasks.store.policy.experience_store import (
 )
 
 MOST_PENDING: Final = 10_000
-"""Decisions that wait for their outcome; the oldest ones beyond are forgotten."""
+"""Maximum decisions that wait for their outcome; beyond it, the oldest are dropped."""
 CHECK_EVERY: Final = 64
-"""Reports after which the steps that are ready are counted."""
+"""Number of reports between counts of the ready steps."""
 
 
 class ServedPolicy(Closing):
-    """The policy of one store. Thread-safe; blocks."""
+    """Policy of one store. Thread-safe; blocks."""
 
     def __init__(self, store: ExperienceStore, settings: PolicySettings | None = None) -> None:
-        """Go on with the store's policy, or begin one.
+        """Continue the store's policy, or start one.
 
         Args:
-            store: experiences and versions; it stays the caller's.
-            settings: of the policy.
+            store: Store of experiences and versions; the caller closes it.
+            settings: Settings of the policy.
 
         Raises:
             PolicyBusyError: another process serves it.
-            PolicyCheckpointError: the store's policy is of another embedding or dimension, or its file
-                is missing or damaged.
+            PolicyCheckpointError: the store's policy has another embedding or dimension, or its
+                file is missing or damaged.
         """
         self.settings = settings or PolicySettings()
         self.identity = (self.settings.embedding, PROMPT_ACTIONS)
@@ -87,7 +88,7 @@ class ServedPolicy(Closing):
         except BaseException:
             self._stack.close()
             raise
-        # What is drawn must not repeat after a restart: decisions before it were drawn by the same seed.
+        # The count changes the stream after a restart: earlier decisions used the same seed.
         self._rng = np.random.default_rng(
             [self.settings.seed, 1, self._state.version, store.count()]
         )
@@ -107,12 +108,13 @@ class ServedPolicy(Closing):
         """Choose an action.
 
         Args:
-            question: for what.
-            episode_id: the episode that it continues with; ``None`` means a new one.
-            deterministic: whether to take the most likely action, from which nothing is learned.
+            question: Prompt and episode.
+            episode_id: Id of the episode to continue; ``None`` starts a new one.
+            deterministic: Whether to take the most likely action, from which nothing is learned.
 
         Raises:
-            PolicyRequestError: the embedding is none, or this step of the episode was decided before.
+            PolicyRequestError: the embedding is missing or invalid, or this step of the episode
+                already has a decision.
         """
         offer = self._offer(question)
         episode_id, step = episode_id or uuid.uuid4().hex, len(question.history)
@@ -135,13 +137,13 @@ class ServedPolicy(Closing):
         )
 
     def claim(self, question: PolicyQuestion, action: str) -> PolicyDecision:
-        """Return the latest decision that waits for this state and action, each one once.
+        """Return the latest waiting decision for this state and action, each only once.
 
-        Where none does, the action's probability is unknown and PPO has no ratio for it: the step is kept as
-        off-policy data, and no update learns from it.
+        If there is none, the action's probability is unknown, so PPO has no ratio for it: the step
+        is stored as off-policy data, and no update learns from it.
 
         Raises:
-            PolicyRequestError: the embedding is none.
+            PolicyRequestError: the embedding is missing or invalid.
         """
         offer, number = self._offer(question), PROMPT_ACTIONS.index(action)
         with self._lock:
@@ -163,19 +165,19 @@ class ServedPolicy(Closing):
         return decision
 
     def take(self, report: ExperienceReport) -> ExperienceReceipt:
-        """Store the outcome of a decision; durable when this returns. A report may come again.
+        """Store the outcome of a decision, durably. A report may be repeated.
 
         Raises:
-            PolicyRequestError: it breaks a rule.
+            PolicyRequestError: the report breaks a rule.
             PolicyDecisionNotFoundError: no such decision waits.
-            StoreWriteError: nothing of it is stored; report it again.
+            StoreWriteError: nothing is stored; report it again.
         """
         with self._taking:
             return self._received(report)
 
     @property
     def is_update_due(self) -> bool:
-        """Whether a whole rollout, ``buffer_size`` steps, is ready; counted now and then."""
+        """Whether ``buffer_size`` steps are ready; checked once per ``CHECK_EVERY`` reports."""
         with self._lock:
             if self._n_reported < CHECK_EVERY:
                 return False
@@ -183,10 +185,10 @@ class ServedPolicy(Closing):
             return self._buffer.n_ready >= self.settings.ppo.buffer_size
 
     def update(self) -> UpdateStatistics | None:
-        """Learn from the steps that are ready; ``None`` if they are fewer than a minibatch.
+        """Learn from the ready steps; ``None`` if they are fewer than a minibatch.
 
         Raises:
-            PolicyBusyError: an update runs already.
+            PolicyBusyError: another update is running.
             StoreWriteError: the new version could not be written; the old one continues.
         """
         with self._alone():
@@ -204,21 +206,22 @@ class ServedPolicy(Closing):
         """Save the policy under a name, durably; return its version.
 
         Raises:
-            PolicyRequestError: the name is no plain word.
+            PolicyRequestError: the name is not a plain word.
         """
         with self._alone():
             self._files.save(name, self._packed(self._state))
             return self._state.version
 
     def load(self, name: str) -> int:
-        """Go on with a saved policy, as a new version; return that.
+        """Continue with a saved policy as a new version, and return that version.
 
-        Steps of the version before are kept and not learned from.
+        Steps of the previous version are stored but not learned from.
 
         Raises:
-            PolicyRequestError: the name is no plain word.
-            PolicyCheckpointError: there is none of that name, or it is damaged, or another system's.
-            PolicyBusyError: an update runs.
+            PolicyRequestError: the name is not a plain word.
+            PolicyCheckpointError: no policy has that name, or it is damaged, or from another
+                system.
+            PolicyBusyError: an update is running.
         """
         with self._alone():
             state = self._unpacked(self._files.load(name))
@@ -227,7 +230,7 @@ class ServedPolicy(Closing):
             return state.version
 
     def stats(self) -> dict[str, Any]:
-        """Return numbers of the policy, by name."""
+        """Return statistics of the policy by name."""
         with self._lock:
             ready, pending, state = self._buffer.n_ready, len(self._pending), self._state
         return {
@@ -245,7 +248,7 @@ class ServedPolicy(Closing):
         }
 
     def close(self) -> None:
-        """Wait for an update that runs, and let another process serve; safe to call twice."""
+        """Wait for a running update, then let another process serve; safe to call twice."""
         with self._updating:
             self._stack.close()
 
@@ -411,7 +414,7 @@ class ServedPolicy(Closing):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let no other update run, and wait for none."""
+        """Exclude other updates, without waiting for them."""
         if not self._updating.acquire(blocking=False):
             raise PolicyBusyError("an update is running. Try again when it has ended")
         try:

@@ -1,1 +1,1 @@
-"""Written prompts over real models: writers, costs, and the learner of a run."""
+"""Prompt writing with real models: writers, costs, and the learner of a run."""

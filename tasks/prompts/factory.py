@@ -1,4 +1,4 @@
-"""Prompt writing of a run, from its configuration and cases."""
+"""Construction of a run's prompt writing, from its configuration and cases."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -25,10 +25,10 @@ NO_LLM: Final = (
     "prompt writing off: no `llm` is configured; `prompts: {writer: rules}` writes by rules"
 )
 LONGEST_SHOWN: Final = 1_500
-"""Characters of an input that a request shows."""
+"""Maximum characters of an input in a request."""
 MOST_LABELS: Final = 12
 LONGEST_LABEL: Final = 40
-"""Characters."""
+"""Maximum characters of a label."""
 _SCORING: Final = {
     "exact_match": "the whole answer must equal the expected text",
     "contains": "the answer must contain the expected text",
@@ -43,17 +43,17 @@ _SCORING: Final = {
     "latency_ms": "faster answers score higher",
     "cost_usd": "cheaper answers score higher",
 }
-"""Type of a metric → how it scores, as a writer reads it."""
+"""Type of a metric → its scoring rule as the writer reads it."""
 _COMPARED: Final = ("exact_match", "contains", "numeric", "similarity")
-"""Metrics that compare an answer with what a case expects."""
+"""Metrics that compare an answer with a case's expected value."""
 
 
 def configured_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
     """Return the configured writer; ``None`` if it is a model and there is no ``llm``.
 
     Args:
-        configuration: names the writer.
-        world: keys and prices, and the server that answers in the model's place.
+        configuration: Configuration that names the writer.
+        world: Keys, prices and the mock server.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -68,7 +68,7 @@ def configured_writer(configuration: Configuration, world: Environment) -> TextW
 
 
 def make_prompts(parts: LearnerParts) -> PromptLearner | None:
-    """Return prompt writing of a run; ``None`` if it is off, and the listener knows why.
+    """Return a run's prompt writing; ``None`` if it is off, with the reason sent to the listener.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -101,12 +101,12 @@ def make_prompts(parts: LearnerParts) -> PromptLearner | None:
 
 
 def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "") -> Editor:
-    """Return what plans edits and judges texts.
+    """Return the editor that plans edits and checks prompts.
 
     Args:
-        loaded: configuration and cases.
-        redact: keeps secrets out of requests.
-        run_id: of the run.
+        loaded: Configuration and cases.
+        redact: Removes secrets from requests.
+        run_id: Id of the run.
     """
     configuration = loaded.configuration
     settings, api = configuration.prompts, configuration.api
@@ -152,7 +152,7 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
 def facts_of(
     configuration: Configuration, redact: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return what a writer should know: model, user messages, limit of answers, scoring."""
+    """Return facts for the writer: model, user messages, limit of answers, scoring."""
     options, parameters = configuration.api.request.options, configuration.search_space.parameters
     facts = []
     model = options.get("model")
@@ -176,14 +176,14 @@ def facts_of(
 
 
 def labels_of(expected: Sequence[str]) -> tuple[str, ...]:
-    """Return the different expected texts, where they are few and short enough to be labels."""
+    """Return the distinct expected texts if they are few and short enough to be labels."""
     labels = tuple(sorted(set(expected)))
     are_few = len(labels) <= MOST_LABELS and 2 * len(labels) <= len(expected)
     return labels if are_few and all(len(text) <= LONGEST_LABEL for text in labels) else ()
 
 
 def _compares_whole(metric: BaseMetric) -> bool:
-    """Whether a metric compares the whole answer with all that a case expects."""
+    """Whether a metric compares the whole answer with a case's whole expected value."""
     if not isinstance(metric, ExpectingMetric) or metric.type not in _COMPARED:
         return False
     return metric.field is metric.expected_field is None

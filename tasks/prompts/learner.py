@@ -1,7 +1,7 @@
-"""Prompt writing as a learner: edits before a generation, texts in its plan.
+"""Prompt writing as a learner: edits before a generation, prompts in its plan.
 
-Texts are written before a generation and committed with it. Killed in between, a run plans the
-same edits, reads the same answers in the journal and comes to the same texts.
+Prompts are written before a generation and committed with it. A run killed in between plans the
+same edits, reads the same answers from the journal and gets the same prompts.
 """
 
 import json
@@ -37,12 +37,12 @@ from tasks.secrets.redaction import one_line, shortened
 
 PROMPTS: Final = "prompts"
 LONGEST_REASON: Final = 200
-"""Characters of the reason of a reward, or of a failure."""
+"""Maximum characters of the reason of a reward or a failure."""
 N_RIVALS: Final = 150
-"""Candidates, the best by their means, of which texts are parents."""
+"""Number of candidates, the best by mean, whose prompts can be parents."""
 N_DRAWS: Final = 1000
 N_TRIES: Final = 4
-"""Rounds of edits, where the writer is free: those without a kept text are planned again."""
+"""Attempts of a free writer: edits without a kept prompt are planned again."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -52,21 +52,21 @@ class PromptLearner:
     name = PROMPTS
     run_id: str
     seed: int
-    """Of the run."""
+    """Seed of the run."""
     editor: Editor
     writer: TextWriter
     calls: LearnerCalls
     state: PromptState
-    """After the last committed generation."""
+    """State after the last committed generation."""
     redact: Callable[[str], str]
-    """Keeps secrets out of what is stored."""
+    """Removes secrets from stored text."""
     pending: tuple[int, tuple[Mutation, ...], PromptState] | None = field(default=None, init=False)
-    """Generation before which texts were written, the texts, and the state with them: not committed yet."""
+    """Next generation, its new prompts, and the state with them, not yet committed."""
     _learned: PromptState | None = field(default=None, init=False)
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Text parameter → texts written for it."""
+        """Text parameter → prompts written for it."""
         return self._current.variants
 
     @property
@@ -74,7 +74,7 @@ class PromptLearner:
         return self.state if self.pending is None else self.pending[2]
 
     def is_due(self, state: StudyState) -> bool:
-        """Whether texts are to be written before the next generation."""
+        """Whether to write prompts before the next generation."""
         generation = state.next_generation
         every = self.editor.settings.every
         is_turn = generation > 0 and (generation - 1) % every == 0
@@ -83,7 +83,7 @@ class PromptLearner:
     # -- writing
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
-        """Write texts before the next generation; return how many were kept."""
+        """Write prompts before the next generation; return the number kept."""
         if not self.is_due(state):
             return 0
         generation, archive = state.next_generation, state.search.archive
@@ -97,7 +97,7 @@ class PromptLearner:
             mutations += received
             if self.writer.is_free:
                 n_wanted -= sum(mutation.is_kept for mutation in received)
-            else:  # what failed, or was not paid for, would be again
+            else:  # a failed or unaffordable edit would fail again
                 n_wanted = sum(mutation.is_refused for mutation in received)
             if not n_wanted:
                 break
@@ -128,7 +128,7 @@ class PromptLearner:
         n: int,
         known: dict[str, list[str]],
     ) -> tuple[list[Edit], int]:
-        """Return up to n edits, and the number of the next one."""
+        """Return up to n edits, and the index of the next one."""
         edits = []
         drawn = {name: [*texts] for name, texts in known.items()}
         for number in range(index, index + n):
@@ -150,7 +150,7 @@ class PromptLearner:
     def _received(
         self, edits: Sequence[Edit], generation: int, known: dict[str, list[str]]
     ) -> list[Mutation]:
-        """Have the edits written; kept texts are known from now on."""
+        """Write the edits' prompts; add the kept ones to the known prompts."""
         pending = [edit for edit in edits if edit.ready is None]
         written: dict[str, Writing] = {}
         if pending:
@@ -186,7 +186,7 @@ class PromptLearner:
     # -- a generation
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
-        """Return the advice with the leader's parameters, each text replaced by one not asked yet."""
+        """Return the advice with the leader's parameters, once for each untried prompt."""
         leader = study.leader(state)
         if leader is None:
             return advice
@@ -200,7 +200,7 @@ class PromptLearner:
         planned: PlannedGeneration,  # noqa: ARG002
         trials: Sequence[Trial],
     ) -> LearnerStep:
-        """Return the state with the answers of a generation, and the rows of its texts."""
+        """Return the state with a generation's answers, and the rows of its prompts."""
         current, pending = self._current, self.pending
         observed: dict[str, list[Observed]] = {}
         good: dict[str, str] = {}
@@ -227,7 +227,7 @@ class PromptLearner:
         )
 
     def commit(self) -> None:
-        """Move on to what the store has made durable."""
+        """Adopt the state that the store has made durable."""
         if self._learned is not None:
             self.state = self._learned
         self.pending = self._learned = None
@@ -238,7 +238,7 @@ class PromptLearner:
         self.calls.close(None if model is None else model.llm)
 
     def _rng(self, generation: int, number: int, purpose: str) -> np.random.Generator:
-        """Return a stream that is a function of the seed, the place and the purpose alone."""
+        """Return a stream that depends only on the seed, the place and the purpose."""
         words = [int.from_bytes(purpose.encode(), "big") % 2**32]
         return np.random.default_rng([self.seed, generation, number, *words])
 
@@ -246,12 +246,12 @@ class PromptLearner:
 def observed_of(
     evaluation: Evaluation, editor: Editor, redact: Callable[[str], str]
 ) -> Observed | None:
-    """Return an answer to a search case; ``None`` if it says nothing of the text.
+    """Return the observation of a search case; ``None`` if it is no evidence about the prompt.
 
     Args:
-        evaluation: with its answer, where there is one.
-        editor: knows the search cases, and what they expect.
-        redact: keeps secrets out of what is kept.
+        evaluation: Evaluation, with its answer if there is one.
+        editor: Editor with the search cases and their expected values.
+        redact: Removes secrets from stored text.
     """
     name, reward = evaluation.cell.case_id, evaluation.reward
     if evaluation.cell.role != "search" or reward is None or name not in editor.cases:
@@ -273,13 +273,13 @@ def observed_of(
 
 
 def texts_of(study: Study, name: str) -> list[str]:
-    """Return the texts that a parameter has."""
+    """Return the texts of a parameter."""
     parameter = study.space.parameters.get(name)
     return [str(text) for text in parameter.choices] if isinstance(parameter, Choice) else []
 
 
 def unasked(state: PromptState, archive: Archive, leader: Params) -> tuple[Params, ...]:
-    """Return the leader's parameters with each kept text that no candidate was asked with."""
+    """Return the leader's parameters with each kept prompt that no candidate has used."""
     tried = {
         (name, value)
         for member in archive
@@ -296,11 +296,11 @@ def unasked(state: PromptState, archive: Archive, leader: Params) -> tuple[Param
 
 
 def mutation_rows(run_id: str, mutations: Sequence[Mutation]) -> list[Row]:
-    """Return one row per written text, kept or refused.
+    """Return one row per written prompt, kept or rejected.
 
     Args:
-        run_id: of the run.
-        mutations: of one writing.
+        run_id: Id of the run.
+        mutations: Mutations of one generation.
     """
     others = {"parent_ids", "failures", "text", "reason"}
     columns = [each.name for each in fields(Mutation) if each.name not in others]

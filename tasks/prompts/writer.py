@@ -1,4 +1,4 @@
-"""Writers of texts: a model, or rules that make no call."""
+"""Writers of prompts: a model, or rules that make no call."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ TOO_FEW: Final = "the writer wrote fewer prompts than the request wants"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """What came of a request."""
+    """Result of a request."""
 
     answer: WriterAnswer | None
-    """``None`` if it failed, was refused, or the budget is spent."""
+    """``None`` if the call failed, was refused, or exceeds the budget."""
     cost_usd: float | None = None
-    """``None`` if unknown."""
+    """Cost in dollars; ``None`` if unknown."""
     reason: str = ""
     is_over_budget: bool = False
     """Whether the budget refused the call."""
 
 
 class TextWriter(Protocol):
-    """Writes texts for planned edits."""
+    """Writes prompts for planned edits."""
 
     @property
     def name(self) -> str:
@@ -42,17 +42,17 @@ class TextWriter(Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether it makes no call, so that a refused text is replaced at once."""
+        """Whether it makes no call, so that a rejected prompt is replaced immediately."""
 
     async def write(
         self, edits: Sequence[Edit], ask_model: AskModel, rng: np.random.Generator
     ) -> list[Writing]:
-        """Return what came of each edit, in their order."""
+        """Return the result of each edit, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesWriter:
-    """The rules."""
+    """Writer by rules."""
 
     name: str = RULES
     is_free: bool = True
@@ -75,7 +75,7 @@ class RulesWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWriter:
-    """A chat model."""
+    """Writer that calls a chat model."""
 
     model: Model
     settings: PromptsConfig
@@ -83,7 +83,7 @@ class ModelWriter:
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """Name of the model."""
         return self.model.name
 
     async def write(
@@ -92,7 +92,7 @@ class ModelWriter:
         ask_model: AskModel,
         rng: np.random.Generator,  # noqa: ARG002 - of the protocol
     ) -> list[Writing]:
-        """See ``TextWriter``; requests side by side, each once for all edits that share it."""
+        """See ``TextWriter``; requests run concurrently, one for all edits that share it."""
         groups: dict[WriterRequest, list[Edit]] = {}
         for edit in edits:
             if edit.request is not None:
@@ -106,7 +106,7 @@ class ModelWriter:
     async def _written(
         self, request: WriterRequest, edits: Sequence[Edit], ask_model: AskModel
     ) -> dict[str, Writing]:
-        """Return id of an edit → its writing; what a call has cost is shared among them."""
+        """Return edit id → result; the edits share the cost of a call equally."""
         n = len(edits)
         call = self.model.chat(
             WRITING,
@@ -144,7 +144,7 @@ class ModelWriter:
 
 
 def _text_of(done: Completion) -> Json:
-    """Return the text of an answer that ended by itself.
+    """Return the text of a complete answer.
 
     Raises:
         UnreadableAnswerError: it was cut off, or is empty.

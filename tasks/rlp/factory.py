@@ -1,4 +1,4 @@
-"""RLP of a run, from its configuration and store."""
+"""Construction of a run's RLP, from its configuration and store."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 MOST_DESCRIPTION: Final = 600
-"""Characters of a description in a role or a persona."""
+"""Maximum characters of a description in a role or a persona."""
 ANSWER_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Options of a chat request that limit an answer."""
 NO_LLM: Final = "RLP off: no `llm` is configured"
@@ -34,7 +34,7 @@ def mutable_parameters(configuration: Configuration) -> tuple[str, ...]:
 
 
 def described(configuration: Configuration) -> str:
-    """Return what the system is for, where roles and personas are written from it; else nothing."""
+    """Return the system's purpose if roles and personas are derived from it; otherwise empty."""
     api = configuration.api
     if not configuration.society.auto_generate_agents:
         return ""
@@ -42,7 +42,7 @@ def described(configuration: Configuration) -> str:
 
 
 def prompts_of(configuration: Configuration) -> RlpPrompts:
-    """Return the prompts of thoughts, with what the configuration tells of the system."""
+    """Return the prompts of thoughts, with the configuration's description of the system."""
     api, metrics = configuration.api, configuration.evaluation.metrics
     about = one_line(f"{api.name}. {api.description}".strip(), MOST_DESCRIPTION, redacted_text)
     lines = (_rule(name, metric) for name, metric in metrics.items() if metric.weight > 0)
@@ -55,7 +55,7 @@ def prompts_of(configuration: Configuration) -> RlpPrompts:
 
 
 def _rule(name: str, metric: BaseMetric) -> str:
-    """Return a metric, its share and every setting of it that the configuration gives, on a line."""
+    """Return one line with a metric, its weight and its configured settings."""
     fields = metric.model_dump(exclude_defaults=True, exclude_none=True, mode="json")
     settings = {key: value for key, value in fields.items() if key not in ("weight", "llm")}
     rule = f" {canonical_json(settings)}" if settings else ""
@@ -66,9 +66,9 @@ def make_model(config: LlmConfig, world: Environment, *, wording_version: str) -
     """Return the model that a learner calls.
 
     Args:
-        config: of ``llm``.
-        world: keys and prices, and who answers in the model's place.
-        wording_version: of the texts that it is asked.
+        config: Configuration under ``llm``.
+        world: Keys, prices and mocks.
+        wording_version: Prompt wording version.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -86,7 +86,7 @@ def make_model(config: LlmConfig, world: Environment, *, wording_version: str) -
 
 
 def make_rlp(parts: LearnerParts) -> RlpLearner | None:
-    """Return RLP of a run; ``None`` if it is off, and the listener knows why.
+    """Return a run's RLP; ``None`` if it is off, with the reason sent to the listener.
 
     Raises:
         ConfigurationError: no endpoint is known.

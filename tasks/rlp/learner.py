@@ -1,9 +1,9 @@
-"""RLP as a learner: one call a generation, paid for its information.
+"""RLP as a learner: one thought per generation, rewarded by its information.
 
-The order is the guarantee: half of the candidates are chosen without a thought, then the reply is durable, then
-the rest of the generation is chosen, and only then is anything evaluated. A resumed run draws the same
-action, reads the same answer from the journal and comes to the same commitment; an outcome older than
-the commitment counts for nothing.
+The order guarantees honest forecasts. First, half of the candidates are chosen without a thought.
+Then the reply is made durable, the rest of the generation is chosen, and only then is anything
+evaluated. A resumed run draws the same action, reads the same answer from the journal and makes
+the same commitment. An outcome older than the commitment is ignored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,13 +34,13 @@ from tasks.secrets.process_redaction import redacted_text
 
 RLP: Final = "rlp"
 MOST_STARTS: Final = 6
-"""Settings that a thought may propose for the first generation."""
+"""Maximum settings that a thought may propose for the first generation."""
 MOST_SETTINGS: Final = 5
-"""Settings that a thought may propose for a later one."""
+"""Maximum settings that a thought may propose for a later generation."""
 LEAST_FORECAST: Final = 4
-"""Candidates, if there are so many, that are forecast: known ones where fewer are new."""
+"""Minimum candidates to forecast: known ones fill up too few new ones."""
 MOST_SHOWN: Final = 160
-"""Characters of a thought on the console."""
+"""Maximum characters of a thought on the console."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -51,23 +51,23 @@ class RlpLearner:
     variants: ClassVar[Mapping[str, Sequence[str]]] = {}
     run_id: str
     seed: int
-    """Of the run."""
+    """Seed of the run."""
     writer: ThoughtWriter
     calls: LearnerCalls
     state: RlpState
-    """After the last committed generation."""
+    """State after the last committed generation."""
     on_commit: Callable[[Commitment], None] | None = None
-    """Makes a commitment durable, before anything is chosen by it."""
+    """Makes a commitment durable before any choice uses it."""
     _commitment: Commitment | None = field(default=None, init=False)
     _reserved: dict[str, Candidate] = field(default_factory=dict, init=False)
     _step: RlpStep | None = field(default=None, init=False)
 
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
-        """Whether thoughts are written in this run."""
+        """Whether this run writes thoughts."""
         return self.calls.disabled_reason is None
 
     def commitment(self, generation: int) -> Commitment | None:
-        """Return what was committed for a generation; ``None``: nothing."""
+        """Return the commitment of a generation; ``None`` if there is none."""
         commitment = self._commitment
         return (
             commitment if commitment is not None and commitment.generation == generation else None
@@ -76,9 +76,9 @@ class RlpLearner:
     # -- the thought
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:
-        """Ask for the thought of the next generation; return 1, or 0 where none can advise.
+        """Write the thought of the next generation; return 1, or 0 if none can advise.
 
-        The candidates that it forecasts are chosen before, and it is durable when this returns.
+        The candidates to forecast are chosen first, and the thought is durable on return.
         """
         generation = state.next_generation
         if self.calls.disabled_reason is not None:
@@ -129,7 +129,7 @@ class RlpLearner:
         return int(thought.reason is None)
 
     def _draft(self, study: Study, state: StudyState, *, is_start: bool) -> Thought:
-        """Return the thought that is to be written: its kind is drawn, with notes or without."""
+        """Return the thought to write: its kind, with or without notes, is drawn at random."""
         generation = state.next_generation
         propensities = self.state.propensities(self._features(study, state, generation))
         action = int(self._rng(generation, "draw").random() >= propensities[0])
@@ -143,11 +143,11 @@ class RlpLearner:
     # -- advice
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:  # noqa: ARG002
-        """Return the advice with reserved places, and the model as an expert where it forecast.
+        """Return the advice with reserved places, and the model as an expert for its forecasts.
 
-        Before the first evaluation all of its settings are evaluated. Later the first is for certain, in a
-        whole place if those before it were worth one, else in one cell; and others where the draws
-        with its forecasts find them best.
+        Before the first evaluation, all of its settings are evaluated. Later, the first setting is
+        certain: it gets a whole place if earlier ones were worth one, otherwise one cell. The
+        others are evaluated if draws with the model's forecasts find them best.
         """
         commitment = self.commitment(state.next_generation)
         if commitment is None or commitment.thought is None:
@@ -181,7 +181,7 @@ class RlpLearner:
     def learn(
         self, study: Study, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
     ) -> LearnerStep:
-        """Return what a generation taught; nothing is kept until it is committed."""
+        """Return the state after a generation; it takes effect at the commit."""
         generation, before = state.next_generation, self.state
         commitment = self.commitment(generation) or Commitment(
             generation=generation, state=self._features(study, state, generation)
@@ -202,7 +202,7 @@ class RlpLearner:
         )
 
     def commit(self) -> None:
-        """Move on to what the store has made durable."""
+        """Adopt the state that the store has made durable."""
         if self._step is not None:
             self.state = self._step.after
         self._commitment = self._step = None
@@ -214,7 +214,7 @@ class RlpLearner:
     # -- helpers
 
     def _features(self, study: Study, state: StudyState, generation: int) -> np.ndarray:
-        """Return s before a generation."""
+        """Return the features s before a generation."""
         return features(
             len(state.search.archive),
             budget_left=study.share_left(generation),
@@ -222,7 +222,7 @@ class RlpLearner:
         )
 
     def _rng(self, generation: int, purpose: str) -> np.random.Generator:
-        """Return a stream that is a function of run, generation and purpose alone."""
+        """Return a stream that depends only on run, generation and purpose."""
         words = [
             int.from_bytes(purpose.encode()[i : i + 4], "big") for i in range(0, len(purpose), 4)
         ]
@@ -230,9 +230,9 @@ class RlpLearner:
 
 
 def _reserved(plan: Plan, archive: Archive, most: int) -> list[Candidate]:
-    """Return the candidates that were chosen without a thought and are forecast.
+    """Return the candidates to forecast, which were chosen without a thought.
 
-    New ones first: of those evaluated before, their own scores tell what there is to know.
+    New ones come first, because evaluated ones have scores of their own.
     """
     names = {cell.candidate_id for cell in plan.exogenous}
     chosen = [a.candidate for a in plan.assignments if a.candidate.candidate_id in names]
@@ -250,7 +250,7 @@ def _fitted(study: Study, state: StudyState) -> FittedSpaceModel:
 def _trials(
     fitted: FittedSpaceModel, state: StudyState, forecasts: Mapping[str, Quantiles]
 ) -> tuple[TrialRow, ...]:
-    """Return what the posterior is fitted to: means freed of the cases, and their standard errors."""
+    """Return the posterior's data: means adjusted for cases, and their standard errors."""
     if fitted.learned is None:
         return ()
     effects, members = fitted.learned.effects, state.search.archive.members
@@ -283,7 +283,7 @@ def _summary(step: RlpStep) -> str | None:
 
 
 def shown(text: str, n: int = MOST_SHOWN) -> str:
-    """Return the first ``n`` characters of a thought on one line, without secrets and control characters."""
+    """Return the first ``n`` characters of a thought on one line, cleaned of secrets."""
     clean = "".join(
         c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in redacted_text(text)
     )

@@ -1,4 +1,4 @@
-"""Parts of a run for its learners: budget shares and calls."""
+"""Learners' access to their run: parts, budget shares and calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class SubBudget:
     """Remaining budget of one learner."""
 
     limit_usd: float | None
-    """US dollars; ``None`` for no limit besides the run's."""
+    """US dollars; ``None`` means no limit besides the run's."""
     spent_usd: float = 0.0
     owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
@@ -90,9 +90,9 @@ class LearnerCalls:
         """Run calls and return their result.
 
         Args:
-            work: makes the calls with the asker.
-            generation: generation that they serve.
-            scope: prefix of the calls' keys; ``None`` for the generation's.
+            work: Makes the calls with the asker.
+            generation: Generation of the calls.
+            scope: Prefix of the calls' keys; ``None`` means the generation's.
         """
         where = f"g{generation}" if scope is None else scope
 
@@ -143,7 +143,7 @@ class LearnerParts:
     world: Environment
     """Keys, prices, and the mock server if there is one."""
     redact: Callable[[str], str]
-    """Removes secrets from stored or sent texts."""
+    """Removes secrets from stored or sent text."""
     target: Target
     """Optimized system; its session closes it."""
     session: EvaluationSession
@@ -173,12 +173,12 @@ class LearnerParts:
         """Return the calls of a learner with the rest of its dollar share.
 
         Args:
-            name: display name of the learner.
-            max_share: share of ``budget.max_usd``.
-            purposes: purposes of its calls in the journal.
-            owner: owner of the share, in messages.
-            key: configuration key that sets the share.
-            n_at_once: maximum number of requests in flight.
+            name: Display name of the learner.
+            max_share: Share of ``budget.max_usd``.
+            purposes: Purposes of its calls in the journal.
+            owner: Owner of the share, in messages.
+            key: Configuration key that sets the share.
+            n_at_once: Maximum number of requests in flight.
         """
         limit = self.loaded.configuration.budget.max_usd
         budget = SubBudget(

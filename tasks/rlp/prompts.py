@@ -1,9 +1,9 @@
-"""Prompts of thoughts: everything known about a system, and the task.
+"""Prompts of thoughts: all facts about a system, and the task.
 
-A thinker sees what the search's posterior is fitted to: every setting with its number of evaluations, mean and
-standard error, on the scales of the space. Notes and forecasts were written by a model, so they are fenced
-as data by a mark that they cannot hold (``convergence_core.judges.texts``); what they ask for is never an
-instruction.
+A thinker sees the data of the search's posterior: every setting with its number of evaluations,
+mean and standard error, on the scales of the space. Notes and forecasts were written by a model,
+so they are fenced as data by a mark that they cannot hold (``convergence_core.judges.texts``).
+Their content is never an instruction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from convergence_core.space import Choice, Space
 Messages: TypeAlias = list[dict[str, Json]]
 
 WORDING_VERSION: Final = "thought-3"
-"""Version of the texts below; part of every request, so that a new text asks again."""
+"""Version of the wording below; part of every request, so that new wording makes new calls."""
 TASK: Final = "\n\nTask: "
-"""Begins what is asked, after all that is known."""
+"""Separator between the facts and the task."""
 MOST_ROWS: Final = 60
-"""Settings in the table; of more, the best half and the newest half."""
+"""Maximum settings in the table; of more, the best half and the newest half."""
 MOST_TEXT: Final = 80
-"""Characters of a text parameter's value that are shown."""
+"""Maximum characters of a text parameter's value."""
 ROLE: Final = (
     "You help to tune a system. A trial is one setting of its parameters; its score lies between 0 and 1, higher is "
     "better. You forecast scores and propose settings, from the trials and from what you know of such "
@@ -36,63 +36,65 @@ ROLE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """A setting that was evaluated."""
+    """An evaluated setting."""
 
     candidate_id: str
     params: Params
     n: int
-    """Evaluations with a score."""
+    """Number of evaluations with a score."""
     mean: float
-    """Of its scores, freed of the cases."""
+    """Mean score, adjusted for cases."""
     se: float | None
-    """Standard error; ``None`` if not known."""
+    """Standard error; ``None`` if unknown."""
     forecast: Quantiles | None = None
-    """What the model forecast of it last."""
+    """Latest forecast of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtRequest:
-    """What a thought is asked, and from what."""
+    """Data and task of a thought."""
 
     generation: int
     kind: ThoughtKind
     space: Space
     around: Params
-    """Values of parameters that a proposed setting does not name: of the leader, or else the defaults."""
+    """Defaults of parameters that a proposed setting omits: the leader's values, or the configured
+    defaults.
+    """
     trials: Sequence[TrialRow] = ()
-    """Before the generation, in the order of their first evaluation."""
+    """Earlier trials, in the order of their first evaluation."""
     reserved: Mapping[str, Params] = field(default_factory=dict)
-    """Candidate → setting that is evaluated next, chosen without a thought."""
+    """Candidate → setting evaluated next, chosen without a thought."""
     n_cells: Mapping[str, int] = field(default_factory=dict)
-    """Candidate → evaluations that it gets."""
+    """Candidate → number of its evaluations."""
     n_settings: int = 5
-    """Settings that may be proposed."""
+    """Maximum settings to propose."""
     notes: str = ""
-    """Earlier ones."""
+    """Notes of earlier thoughts."""
 
 
 class RlpPrompts:
-    """Texts for models that read; a double's model may have words of its own."""
+    """Prompts for real models; a mock's prompts may have other wording."""
 
     version = WORDING_VERSION
 
     def __init__(self, about: str = "", metrics: str = "", role: str = "") -> None:
-        """Keep what is known of the system.
+        """Set the description of the system.
 
         Args:
-            about: name and description.
-            metrics: what is measured and by which rule, a line each.
-            role: who the model is, derived from the description; empty: nobody in particular.
+            about: Name and description.
+            metrics: Metrics and their rules, one per line.
+            role: Role of the model, derived from the description; empty means no role.
         """
         self._about, self._metrics = about, metrics
         self._system = f"{role} {ROLE}".strip()
 
     def messages(self, request: ThoughtRequest, problem: str = "") -> Messages:
-        """Return what a model is asked.
+        """Return the messages to the model.
 
         Args:
-            request: what, and from what.
-            problem: why its last reply could not be read; empty: it is asked for the first time.
+            request: Data and task.
+            problem: Why its last reply was unreadable; empty at the first attempt.
         """
         task = _task(request)
         if problem:
@@ -103,7 +105,7 @@ class RlpPrompts:
         ]
 
     def facts(self, request: ThoughtRequest) -> str:
-        """Return all that is known before the generation, and the settings that come next."""
+        """Return all facts before the generation, and the next settings."""
         space = request.space
         parts = [f"System: {self._about}"] if self._about else []
         parts += [f"Score:\n{self._metrics}"] if self._metrics else []
@@ -131,13 +133,13 @@ def trial_names(request: ThoughtRequest) -> dict[str, str]:
 
 
 def asked_names(request: ThoughtRequest) -> dict[str, str]:
-    """Return short name → candidate to forecast; one that is evaluated again keeps its name."""
+    """Return short name → candidate to forecast; a repeated candidate keeps its name."""
     known = trial_names(request)
     return {known.get(name, f"n{i}"): name for i, name in enumerate(request.reserved, 1)}
 
 
 def space_text(space: Space) -> str:
-    """Return the parameters with their values, scales and defaults, and the constraints, a line each."""
+    """Return one line per parameter with values, scale and default, and one per constraint."""
     lines, defaults = [], space.baseline() or {}
     for name, parameter in space.parameters.items():
         if isinstance(parameter, Choice):
@@ -158,7 +160,7 @@ def space_text(space: Space) -> str:
 
 
 def _choice(parameter: Choice, index: int) -> str:
-    """Return a choice; a text by its short name and its beginning."""
+    """Return a choice; a text by its short name and its start."""
     value = parameter.choices[index]
     if parameter.kind != "text":
         return parameter.show(value)
@@ -168,7 +170,7 @@ def _choice(parameter: Choice, index: int) -> str:
 
 
 def _line(first: Sequence[object], params: Params, space: Space) -> str:
-    """Return some fields and a setting, with bars between."""
+    """Return fields and a setting, separated by bars."""
     values = (
         parameter.show(params[name]) if name in params else "-"
         for name, parameter in space.parameters.items()

@@ -1,6 +1,6 @@
-"""Calls of RLP: one a generation, and one before the first.
+"""Calls of RLP: one per generation, and one before the first.
 
-A reply that fails is an entry with a reason, and no text of ours ever stands in for it.
+A failed reply is recorded with its reason and never replaced.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ from tasks.secrets.redaction import one_line
 CUT: Final = "length"
 """``finish_reason`` of a reply that was cut off."""
 N_TRIES: Final = 2
-"""Times that a reply is asked for, if the first cannot be read."""
+"""Number of attempts if the first reply cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtWriter:
-    """The model that writes thoughts."""
+    """Model that writes thoughts."""
 
     model: Model
     wording: RlpPrompts = field(default_factory=RlpPrompts)
@@ -45,13 +45,13 @@ class ThoughtWriter:
         ask_model: AskModel,
         rng: Callable[[], np.random.Generator],
     ) -> Thought:
-        """Ask for a thought, once more if its reply cannot be read.
+        """Write a thought, with a second attempt if the reply cannot be read.
 
         Args:
-            draft: without a reply.
-            request: what is asked, and from what.
-            ask_model: makes the calls.
-            rng: makes the stream of what a proposed setting leaves open.
+            draft: Thought without a reply.
+            request: Data and task.
+            ask_model: Makes the calls.
+            rng: Makes the stream for values that a proposed setting omits.
         """
         thought, problem = draft, ""
         for number in range(N_TRIES):
@@ -130,7 +130,7 @@ _UNREADABLE: Final = "unreadable: "
 
 
 def _reason(fault: EvaluationFault) -> str:
-    """Return why there is no thought, in words."""
+    """Return why there is no thought."""
     if isinstance(fault, CandidateFault) and fault.error_type == "empty_reply":
         return f"{_UNREADABLE}it is empty"
     kind = "failed"

@@ -1,4 +1,4 @@
 """Calls and files of SAO: prompts, answers, judgements, datasets.
 
-Nothing is decided here.
+The decisions are made in ``convergence_core.sao``.
 """

@@ -1,7 +1,8 @@
-"""Datasets of preferences, written from a store with evidence.
+"""Datasets of preferences with their evidence, exported from a store.
 
-Not every pair is worth training on: the export holds pairs that all filters kept, of a judge that grounded
-items vouch for. Without any it says why and writes nothing, unless you insist.
+Not every pair is fit for training: the export holds pairs that passed all filters, from a judge
+whose audit on grounded items it passed. Without such pairs it gives the reason and writes nothing,
+unless forced.
 """
 
 from collections.abc import Mapping
@@ -32,20 +33,20 @@ _SYSTEMS = "SELECT DISTINCT r.name FROM preferences p JOIN runs r USING (run_id)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Pairs to be exported, each with its evidence."""
+    """Pairs to export, each with its evidence."""
 
     pairs: tuple[JudgedPair, ...]
     evidence: tuple[dict[str, Json], ...]
     n_unvouched: int = 0
-    """Kept pairs of rounds after which the judge was not believed."""
+    """Number of kept pairs from rounds whose judge did not pass its audit."""
     holds_all: bool = False
-    """Whether these are among the rows; else they are left out."""
+    """Whether the rows include these pairs."""
     n_duplicates: int = 0
-    """Pairs left out since an earlier run has nearly the same prompt."""
+    """Number of pairs left out because an earlier run has nearly the same prompt."""
 
     @property
     def doubt(self) -> str | None:
-        """Why no one should train on it, in words; ``None`` if nothing speaks against it."""
+        """Why nobody should train on the dataset; ``None`` without a doubt."""
         if not self.n_unvouched or (self.pairs and not self.holds_all):
             return None
         return (
@@ -63,16 +64,16 @@ def systems_of(store: ParquetStore) -> list[str]:
 def dataset_of(
     store: ParquetStore, system: str, *, split: WantedSplit = "train", anyway: bool = False
 ) -> Dataset:
-    """Return the kept pairs of a system, those of all its runs.
+    """Return the kept pairs of all runs of a system.
 
-    Each pair is held to its own judge and round: those of rounds after which no one vouched for the judge
-    are left out.
+    Each pair depends on its own round: pairs whose judge did not pass the audit of that round are
+    left out.
 
     Args:
-        store: holds them.
-        system: its name.
+        store: Store of the pairs.
+        system: Name of the system.
         split: ``train``, the frozen ``audit`` pairs, or ``all``.
-        anyway: take those pairs, too.
+        anyway: Whether to include pairs of judges that did not pass.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -90,12 +91,12 @@ def dataset_of(
             continue
         wanted = split in ("all", pair.split)
         its_round = rounds.get((row["run_id"], row["generation"]), {})
-        # Whether the judge was believed after the round.
+        # Whether the judge was trusted after the round.
         is_vouched = bool(its_round) and float(its_round["trust"]) >= LEAST_TRUST
         n_unvouched += wanted and not is_vouched
         if not anyway and not is_vouched:
             continue
-        # Pairs of one prompt of one run belong together; another run's like prompt is a copy.
+        # Pairs of one prompt and run belong together; another run's similar prompt is a copy.
         key = row["run_id"], pair.comparison.persona, pair.comparison.prompt
         if key not in prompts:
             prompts[key] = duplicates.add(pair.comparison.prompt)
@@ -134,13 +135,13 @@ def export(
     *,
     as_array: bool | None = None,
 ) -> dict[str, Path]:
-    """Write a dataset and what its rows rest on; return name → file.
+    """Write a dataset and its evidence; return name → file.
 
     Args:
-        dataset: what is written.
-        path: of the rows; ``.json`` is one array, everything else JSON Lines.
-        form: of the rows.
-        as_array: whether the rows are one array; ``None`` means as the path's ending says.
+        dataset: Dataset to write.
+        path: Path of the rows; ``.json`` means one array, any other ending JSON Lines.
+        form: Format of the rows.
+        as_array: Whether to write one array; ``None`` means by the path's ending.
     """
     files = {
         "rows": path,

@@ -1,4 +1,4 @@
-"""SAO of a run, from its configuration and store."""
+"""Construction of a run's SAO, from its configuration and store."""
 
 import json
 from functools import partial
@@ -57,7 +57,7 @@ def shipped_personas() -> Grammar:
 def first_state(
     configuration: Configuration, learned: Json, store: ParquetStore, record: RunRecord
 ) -> SaoState:
-    """Return the state of a checkpoint; before the first one what earlier runs have left."""
+    """Return the state of a checkpoint, or the inherited or initial state before the first one."""
     sao = configuration.society.sao
     if learned is not None:
         return SaoState.from_json(learned, limit=sao.iterative_rounds)
@@ -66,7 +66,7 @@ def first_state(
 
 
 def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
-    """Return the target at the temperature of answers; ``None`` if it is no chat model."""
+    """Return the target at the temperature for answers; ``None`` if it is not a chat model."""
     configuration = loaded.configuration
     if configuration.api.kind not in CHAT_KINDS:
         return None
@@ -91,7 +91,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
 
 
 def make_sao(parts: LearnerParts) -> SaoLearner | None:
-    """Return SAO of a run; ``None`` if it is off, and the listener knows why.
+    """Return a run's SAO; ``None`` if it is off, with the reason sent to the listener.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -134,12 +134,12 @@ def make_sao(parts: LearnerParts) -> SaoLearner | None:
 
 
 def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
-    """Return what rounds are made of.
+    """Return the material of rounds.
 
     Args:
-        loaded: configuration and cases.
-        shape: where a prompt stands in a case.
-        seed: where the walk of personas begins.
+        loaded: Configuration and cases.
+        shape: Location of the prompt in a case.
+        seed: Start of the walk through personas.
     """
     configuration, hidden = loaded.configuration, loaded.holdout_cases
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
@@ -162,7 +162,7 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
 
 
 def grounded_answers(loaded: Loaded, store: ParquetStore, run_id: str) -> list[GroundedAnswer]:
-    """Return a run's answers with the mean of the executed metrics; those without a value are left out."""
+    """Return a run's answers with a mean of executed metrics; skip those without a value."""
     shape = shape_of(loaded.cases)
     names = [
         name

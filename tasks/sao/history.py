@@ -1,7 +1,7 @@
-"""Texts, judgements and trust of a system's earlier runs and rounds.
+"""Prompts, judgements and trust from a system's earlier runs and rounds.
 
-A run remembers at its beginning which earlier ones there are and how many generations each had
-committed, so that resumed it sees the same past, whatever has run or gone on since.
+At its start, a run records its earlier runs and their numbers of committed generations. So a
+resumed run sees the same past, whatever has happened since.
 """
 
 import json
@@ -22,7 +22,7 @@ from tasks.store.tables.parquet_store import ParquetStore
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
 MOST_RUNS: Final = 100
-"""Earlier runs that are remembered."""
+"""Maximum earlier runs in the tag."""
 
 _GENERATIONS: Final = """
     SELECT run_id, max(generation) + 1 AS n FROM generations
@@ -42,7 +42,7 @@ _PLAYED: Final = """
 
 
 def judge_of(config_json: str) -> str | None:
-    """Return the model that judges in a run of this configuration; ``None`` if no one does."""
+    """Return the judge's model in a run of this configuration; ``None`` if there is none."""
     config = json.loads(config_json)
     society, llm = config.get("society") or {}, config.get("llm") or {}
     name = (society.get("sao") or {}).get("model_name") or llm.get("model")
@@ -50,11 +50,11 @@ def judge_of(config_json: str) -> str | None:
 
 
 def history_tag(store: ParquetStore, system: str) -> dict[str, str]:
-    """Return the tag that names the earlier runs of a run that begins now; empty: none wrote anything.
+    """Return the tag that names a new run's earlier runs; empty if none stored any preferences.
 
     Args:
-        store: where runs are kept.
-        system: its name.
+        store: Store of the runs.
+        system: Name of the system.
     """
     n_of = {row["run_id"]: row["n"] for row in store.rows(_GENERATIONS)}
     runs = [record for record in store.runs(system) if record.run_id in n_of]
@@ -66,11 +66,11 @@ def history_tag(store: ParquetStore, system: str) -> dict[str, str]:
 
 
 def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
-    """Return what a run's earlier runs, and its own committed rounds, have left.
+    """Return the results of a run's earlier runs and of its own committed rounds.
 
     Args:
-        store: where runs are kept.
-        record: of the run, with its tag.
+        store: Store of the runs.
+        record: The run, with its tag.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -108,12 +108,12 @@ def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
 
 
 def played_items(store: ParquetStore, system: str, judge: str | None) -> list[PlayedItem]:
-    """Return what the judge of preferences has said in finished rounds of games, by round.
+    """Return the verdicts of the judge of preferences in finished rounds of games, by round.
 
     Args:
-        store: where rounds are kept.
-        system: name of the runs that hold them.
-        judge: the model, as the configuration names it; verdicts of other players are left out.
+        store: Store of the rounds.
+        system: Name of the rounds' runs.
+        judge: Configured name of the model; verdicts of other players are left out.
     """
     if judge is None:
         return []
@@ -136,16 +136,16 @@ def played_items(store: ParquetStore, system: str, judge: str | None) -> list[Pl
 def inherited_state(
     store: ParquetStore, record: RunRecord, *, limit: int, n_personas: int
 ) -> SaoState | None:
-    """Return the state that a run begins with; ``None`` if no earlier run has left one.
+    """Return the initial state of a run; ``None`` if no earlier run left one.
 
-    What is known of texts is the newest run's; what is known of the judge that of the newest run with
+    The state of prompts is the newest run's. The state of the judge is that of the newest run with
     the same judge.
 
     Args:
-        store: where runs are kept.
-        record: of the run, with its tag.
-        limit: rounds that it may have.
-        n_personas: personas drawn for it.
+        store: Store of the runs.
+        record: The run, with its tag.
+        limit: Maximum number of rounds.
+        n_personas: Number of personas drawn for it.
     """
     judge = judge_of(record.config_json)
     configs = {run.run_id: run.config_json for run in store.runs(record.name)}
@@ -166,7 +166,7 @@ def inherited_state(
 
 
 def _tagged(record: RunRecord) -> dict[str, int]:
-    """Return the earlier runs of a run and how many generations each had, newest first."""
+    """Return a run's earlier runs with their numbers of generations, newest first."""
     tagged = {}
     for name in record.tags.get(TAG, "").split():
         run_id, _, n = name.partition("@")

@@ -1,8 +1,8 @@
-"""SAO as a learner: rounds of preferences, and distilled texts in the draws.
+"""SAO as a learner: rounds of preferences, and distilled prompts as candidates.
 
-A round is run before a generation and committed with it: its rows, the state after it and the
-generation's become visible at once. Killed in between, a run repeats the round with the answers of
-the journal and comes to the same rows.
+A round runs before a generation and is committed with it: its rows, its state and the generation
+become visible atomically. A run killed in between repeats the round with the journal's answers and
+gets the same rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,31 +37,31 @@ class SaoLearner:
     run_id: str
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]
-    """Reads those of committed generations, for the judge's audit."""
+    """Reads the answers of committed generations, for the judge's audit."""
     writer: Writer
     system: AnsweringSystem
     calls: LearnerCalls
     state: SaoState
-    """After the last committed generation; at first with what earlier runs have left."""
+    """State after the last committed generation; initially inherited from earlier runs."""
     history: RoundHistory
-    """Of the rounds before, also in earlier runs."""
+    """Results of earlier rounds, including those of earlier runs."""
     pending: tuple[int, SaoRound] | None = field(default=None, init=False)
-    """Generation that follows a round, and the round: run and not committed yet."""
+    """Next generation and the round before it, finished but not yet committed."""
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Text parameter → texts distilled for it."""
+        """Text parameter → prompts distilled for it."""
         return self._current.variants
 
     @property
     def _current(self) -> SaoState:
-        """The state that the next generation is planned by: after the round that is not committed."""
+        """State for planning the next generation, including the uncommitted round."""
         return self.state if self.pending is None else self.pending[1].state
 
     # -- rounds
 
     def is_due(self, state: StudyState) -> bool:
-        """Whether a round is to be run before the next generation."""
+        """Whether a round is due before the next generation."""
         generation = state.next_generation
         if generation == 0 or generation % self.source.settings.every or self.pending is not None:
             return False
@@ -69,11 +69,11 @@ class SaoLearner:
 
     @property
     def may_continue(self) -> bool:
-        """Whether another round may be run at all."""
+        """Whether another round may run."""
         return self.calls.disabled_reason is None and self.state.stop_reason is None
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
-        """Run the round before the next generation; return how many pairs it kept."""
+        """Run the round before the next generation; return its number of kept pairs."""
         generation, incumbent = state.next_generation, study.leader(state)
         if incumbent is None:
             return 0
@@ -106,7 +106,7 @@ class SaoLearner:
     # -- a generation
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
-        """Return the advice with the leader's parameters, each text replaced by a distilled one."""
+        """Return the advice with the leader's parameters, once for each distilled prompt."""
         leader = study.leader(state) if self.variants else None
         return replace(advice, preferred=distilled(self._current, leader))
 
@@ -125,7 +125,7 @@ class SaoLearner:
         return LearnerStep(learned=learned, tables=tables, summary=_summary(self.pending[1]))
 
     def commit(self) -> None:
-        """Move on to what the store has made durable."""
+        """Adopt the state that the store has made durable."""
         if self.pending is not None:
             self.state, self.history = self.pending[1].state, self.pending[1].history
         self.pending = None
@@ -144,10 +144,10 @@ def _summary(finished: SaoRound) -> str:
 
 
 def distilled(state: SaoState, leader: Candidate | None) -> tuple[Params, ...]:
-    """Return the leader's parameters with each distilled text in place of its own.
+    """Return the leader's parameters with each distilled prompt in place of its own.
 
-    Texts that a judge has helped to write are given places as long as it is believed; after that they
-    are values of their parameter like any other.
+    Distilled prompts get reserved places only while their judge is trusted; afterwards they are
+    ordinary values of their parameter.
     """
     if leader is None or not state.is_believed:
         return ()

@@ -12,7 +12,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 VERDICT_LIMIT: Final = 16
-"""Tokens of a verdict."""
+"""Maximum tokens of a verdict."""
 
 
 async def judge(
@@ -21,13 +21,13 @@ async def judge(
     """Judge a comparison in both orders.
 
     Args:
-        comparison: the pair.
-        label: part of the calls' keys, unique within a round.
-        model: the judge.
-        ask_model: makes the calls.
+        comparison: Pair of answers.
+        label: Part of the calls' keys, unique within a round.
+        model: Model that judges.
+        ask_model: Makes the calls.
 
     Raises:
-        FailedError: an order failed, which voids the pair.
+        FailedError: one order failed, which voids the pair.
     """
     a, b = comparison.first.text, comparison.second.text
     first_shown_first = await _is_first_chosen(
@@ -57,10 +57,10 @@ async def _is_first_chosen(text: str, label: str, model: Model, ask_model: AskMo
 
 
 def chosen(value: Json) -> bool:
-    """Return whether the first of two was chosen.
+    """Return whether the verdict is the first of two answers.
 
     Raises:
-        UnreadableAnswerError: the answer is neither A nor B.
+        UnreadableAnswerError: the verdict is neither A nor B.
     """
     text = value.get("text") if isinstance(value, dict) else None
     letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""

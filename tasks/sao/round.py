@@ -1,7 +1,7 @@
-"""Calls of one round: prompts, answers, judgements, audits, distilled texts.
+"""Calls of one round: prompts, answers, judgements, audits, distilled prompts.
 
-Everything that a round asks is a function of its plan and of the answers, so a resumed run asks the same
-and reads what is paid already from the journal.
+All requests of a round are functions of its plan and the answers. So a resumed run makes the same
+requests and reads paid answers from the journal.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 T = TypeVar("T")
 
 N_EXAMPLES = 3
-"""Pairs that a text is distilled from."""
+"""Number of pairs from which a prompt is distilled."""
 
 
 def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> Audit:
-    """Return what a round's grounded items say of the judge."""
+    """Return the judge's audit on a round's grounded items."""
     p_right = [j.q if item.first_is_right else 1.0 - j.q for item, j in audits]
     n_new = len({item.item_id for item, _ in audits} - {*plan.history.audited})
     return audit(p_right, n_new=n_new)
@@ -46,7 +46,7 @@ def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
 
 @dataclass(slots=True, eq=False)
 class RoundRunner:
-    """One round with its models; what it counts is of this round alone."""
+    """One round with its models; its counters cover only this round."""
 
     writer: Writer
     system: AnsweringSystem
@@ -55,7 +55,7 @@ class RoundRunner:
     _errors: Counter[str] = field(default_factory=Counter, init=False)
 
     async def run(self, plan: RoundPlan) -> RoundOutcome:
-        """Run a round; faults are errors with a reason, and no row."""
+        """Run a round; faults become errors with a reason, and no rows."""
         prompts = await self._prompts(plan)
         comparisons = await self._comparisons(plan, prompts)
         judged = await self._judged(plan, comparisons)
@@ -70,7 +70,7 @@ class RoundRunner:
             )
             for pair in judged
         )
-        # A judge that is not believed distils nothing.
+        # A judge that is not trusted distils nothing.
         distils = reason is None and plan.state.trust.after(audit).is_enabled
         variants = await self._variants(plan, pairs) if distils else {}
         return RoundOutcome(
@@ -106,7 +106,7 @@ class RoundRunner:
     async def _comparisons(
         self, plan: RoundPlan, prompts: Sequence[str | None]
     ) -> list[tuple[int, Comparison]]:
-        """Return all pairs of answers with their numbers, in the order of prompts."""
+        """Return all numbered pairs of answers, in the order of prompts."""
         pairs = [*combinations(range(plan.source.settings.response_pairs), 2)]
         answered = await asyncio.gather(
             *(self._answers(plan, k, prompt, len(pairs)) for k, prompt in enumerate(prompts))
@@ -130,7 +130,7 @@ class RoundRunner:
     async def _answers(
         self, plan: RoundPlan, k: int, prompt: str | None, n_pairs: int
     ) -> list[Answer]:
-        """Return all answers to a prompt; none if one of them failed."""
+        """Return all answers to a prompt; empty if one of them failed."""
         if prompt is None:
             return []
         kind = plan.kinds[k]
@@ -160,7 +160,7 @@ class RoundRunner:
         n_answers = plan.source.settings.response_pairs
         if plan.kinds[k] == "incumbent":
             return [plan.incumbent] * n_answers
-        # A ring whose stride grows once around, so that not only neighbours meet.
+        # A ring whose stride grows after each turn, so that not only neighbours meet.
         n = len(plan.rivals)
         turn = sum(kind == "candidates" for kind in plan.kinds[:k])
         stride = 1 + (turn // n) % max(1, n - 1)
@@ -171,7 +171,7 @@ class RoundRunner:
     async def _judged(
         self, plan: RoundPlan, comparisons: Sequence[tuple[int, Comparison]]
     ) -> list[JudgedPair]:
-        """Judge what filters 1 to 6 let pass."""
+        """Judge the pairs that pass filters 1 to 6."""
         kept = [(i, c) for i, c in comparisons if self.filters.before_judging(c) is None]
         judgements = await asyncio.gather(
             *(self._or_error(self._judge(c, f"judge/{i}"), n_pairs=1) for i, c in kept)
@@ -191,7 +191,7 @@ class RoundRunner:
     async def _again(
         self, labelled: Sequence[tuple[str, Comparison, T]]
     ) -> tuple[tuple[T, Judgement], ...]:
-        """Judge pairs of which something is known already; those that fail are left out."""
+        """Judge pairs that have extra data; failed ones are left out."""
         judgements = await asyncio.gather(
             *(self._judge(comparison, label) for label, comparison, _ in labelled),
             return_exceptions=True,
@@ -210,7 +210,7 @@ class RoundRunner:
     # -- distilled texts
 
     async def _variants(self, plan: RoundPlan, pairs: Sequence[JudgedPair]) -> dict[str, str]:
-        """Return a new text for each parameter that may have one, from the surest pairs."""
+        """Return a new prompt for each mutable parameter, from the most certain pairs."""
         sure = sorted(
             (pair for pair in pairs if pair.split == "train" and pair.is_kept),
             key=lambda p: (-abs(p.judgement.log_odds), p.comparison.pair_id),
@@ -227,7 +227,7 @@ class RoundRunner:
         return variants
 
     async def _or_error(self, work: Awaitable[T], n_pairs: int = 0) -> T | None:
-        """Return the result; ``None`` after a failure, counted with its pairs."""
+        """Return the result; ``None`` after a failure, which is counted with its pairs."""
         try:
             return await work
         except FailedError as error:

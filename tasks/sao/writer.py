@@ -1,7 +1,8 @@
-"""Writer of SAO: prompts, the system's own answers, texts distilled from pairs.
+"""Writer of SAO: prompts, the system's own answers, prompts distilled from pairs.
 
-Answers come from the target, with a candidate's parameters, as an evaluation's do; their calls are
-journaled and paid apart. A fault is an error with its reason, and no text of ours stands in for one.
+Answers come from the target with a candidate's parameters, as in an evaluation. Their calls are
+journaled and paid separately. A fault is an error with its reason; nothing replaces the missing
+text.
 """
 
 import re
@@ -24,41 +25,41 @@ from tasks.secrets.redaction import one_line
 
 STOP: Final = "stop"
 N_AT_ONCE: Final = 10
-"""Requests of a round in flight at most."""
+"""Maximum requests of a round in flight."""
 LONGEST_PROMPT: Final = 512
-"""Tokens of a prompt."""
+"""Maximum tokens of a prompt."""
 LONGEST_ANSWER: Final = 2048
-"""Tokens of an answer of chat models that nothing else limits."""
+"""Maximum tokens of a chat model's answer without another limit."""
 LONGEST_TEXT: Final = 20_000
-"""Characters of a distilled text."""
+"""Maximum characters of a distilled prompt."""
 
 
 class FailedError(Exception):
-    """There is no text; the message says why."""
+    """There is no text; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringSystem:
-    """The system that answers."""
+    """System that answers."""
 
     target: Target
     warm: Target | None
-    """The same with the temperature of answers; ``None`` if it is no chat model."""
+    """The target at the temperature for answers; ``None`` if it is not a chat model."""
     shape: PromptShape
     credential: str | None = None
     timeout_s: float = 60.0
 
     def call(self, prompt: str, params: Mapping[str, Any], kind: PairKind, turn: int) -> PaidCall:
-        """Return the request of one answer.
+        """Return the call for one answer.
 
         Args:
-            prompt: what is asked.
-            params: of the candidate that answers.
-            kind: an incumbent answers at the temperature of answers, a candidate at its own.
-            turn: number among equal requests.
+            prompt: Prompt to answer.
+            params: Parameters of the answering candidate.
+            kind: An incumbent answers at the temperature for answers, a candidate at its own.
+            turn: Number among equal requests.
 
         Raises:
-            CandidateFault: these parameters make no request.
+            CandidateFault: these parameters make no valid request.
         """
         target = self.target
         if kind == "incumbent" and self.warm is not None:
@@ -88,12 +89,12 @@ class AnsweringSystem:
         """Return one answer.
 
         Raises:
-            FailedError: there is none.
+            FailedError: the call failed.
         """
         reply = await reply_of(
             partial(self.call, prompt, candidate.params, kind, turn), label, ask_model
         )
-        # Functions and endpoints tell no reason: their answers end by themselves.
+        # Functions and endpoints give no finish reason, so their answers count as complete.
         reason = reply.finish_reason if self.warm is not None else STOP
         return Answer(
             text=as_text(reply.value), author=candidate.candidate_id, finish_reason=reason
@@ -102,11 +103,11 @@ class AnsweringSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """The model that writes prompts and distils texts."""
+    """Model that writes and distils prompts."""
 
     model: Model
     task: str
-    """What the system is for."""
+    """Purpose of the system."""
 
     async def write(
         self,
@@ -120,7 +121,7 @@ class Writer:
         """Return one prompt.
 
         Raises:
-            FailedError: the call failed, was cut off, or holds no prompt.
+            FailedError: the call failed, was cut off, or returned no prompt.
         """
         messages = writing(persona, task=self.task, failures=failures)
         text = await self._text(messages, LONGEST_PROMPT, temperature, label, ask_model)
@@ -132,10 +133,10 @@ class Writer:
     async def distil(
         self, text: str, pairs: Sequence[JudgedPair], *, label: str, ask_model: AskModel
     ) -> str:
-        """Return a new variant of a text, from pairs of answers.
+        """Return a new variant of a prompt, distilled from pairs of answers.
 
         Raises:
-            FailedError: the call failed, or what came is no variant of it.
+            FailedError: the call failed, or the result is not a valid variant.
         """
         examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in pairs]
         messages = distilling(text, examples)
@@ -172,10 +173,10 @@ def placeholders(text: str) -> frozenset[str]:
 
 
 async def reply_of(make_call: Callable[[], PaidCall], label: str, ask_model: AskModel) -> Reply:
-    """Return the reply to a call; what it is for is the beginning of its label.
+    """Return the reply to a call, whose purpose is the first part of its label.
 
     Raises:
-        FailedError: there is none.
+        FailedError: the call failed.
     """
     try:
         reply, _ = await ask_model(make_call(), label)
@@ -185,7 +186,7 @@ async def reply_of(make_call: Callable[[], PaidCall], label: str, ask_model: Ask
 
 
 def failed(purpose: str, fault: EvaluationFault) -> FailedError:
-    """Return what is said of a call that failed."""
+    """Return the error for a failed call."""
     return FailedError(
         f"{purpose}: {one_line(f'{fault.error_type}: {fault}', 200, redacted_text)}"
     )

@@ -1,8 +1,8 @@
-"""Verdicts on a new adapter by held-out prompts.
+"""Checks of a new adapter on held-out prompts.
 
-A repair is a prompt whose answer was marked low and that the adapter in service answers rightly, by
-its likeliest answer. Training on new marks may undo what earlier ones taught, so that each is asked again of
-every new adapter.
+A repair is a prompt with a low-rated answer that the active adapter now answers correctly, by its
+most likely answer. Training on new ratings may undo earlier repairs, so every new adapter is
+tested on each of them.
 """
 
 import math
@@ -31,25 +31,25 @@ from tasks.training.judged_model import JudgedModel, UnusableAdapterError, reque
 from tasks.training.marks import RoleMarks, prompt_key
 
 MAX_REPAIR_PROMPTS: Final = 200
-"""Prompts that were marked low and are asked: the first by their hash, so always the same."""
+"""Maximum low-rated prompts to test: the first by hash, so always the same ones."""
 RIGHT_FROM: Final = (DESIRABLE_FROM - LOWEST) / (HIGHEST - LOWEST)
-"""Lowest rater's mark of a right answer, as a share of the scale."""
+"""Minimum rater's score of a right answer, as a share of the scale."""
 
 Rate = Callable[[str, str], float]
-"""(prompt, answer) → its mark as a share of the scale."""
+"""(prompt, answer) → its rating as a share of the scale."""
 IsRight = Callable[[str], bool]
 
 
 class RightAnswers:
-    """What says whether an answer is right: test cases by their metrics, else the rater."""
+    """Judge of right answers: test cases with their metrics, or the rater."""
 
     def __init__(self, loaded: Loaded, rate: Rate | None) -> None:
-        """Prepare.
+        """Prepare the test cases and the rater.
 
         Args:
-            loaded: the configuration. A case judges where its input is the prompt, it has an expected
-                value, and a metric holds the whole answer against that.
-            rate: the rater; ``None`` if there is none.
+            loaded: Configuration. A case is a judge if its input is the prompt, it has an expected
+                value, and a metric compares the whole answer with it.
+            rate: The rater; ``None`` if there is none.
         """
         self._rate = rate
         self._comparisons: list[Comparison] = [
@@ -66,7 +66,7 @@ class RightAnswers:
         }
 
     def of(self, prompt: str) -> IsRight | None:
-        """Return what says whether an answer to a prompt is right; ``None`` if nothing does."""
+        """Return the check of answers to a prompt; ``None`` if nothing can judge them."""
         case, rate = self._cases.get(prompt), self._rate
         if case is not None and self._comparisons:
             return lambda answer: all(
@@ -86,19 +86,20 @@ def ask_repairs(
     old: Path | None,
     old_version: str | None,
 ) -> tuple[int, int, str]:
-    """Ask a new adapter again what the one in service has repaired.
+    """Test a new adapter on the repairs of the active one.
 
     Args:
-        model: that answers.
-        marks: of their role.
-        right: says which answers are right.
-        new: folder of the new adapter.
-        old: folder of the one in service; ``None`` means the base model, which repaired nothing.
-        old_version: of the one in service; marks of its own answers are not of an earlier version.
+        model: Model that answers.
+        marks: Ratings of the role.
+        right: Judge of right answers.
+        new: Folder of the new adapter.
+        old: Folder of the active one; ``None`` means the base model, which has no repairs.
+        old_version: Version of the active one; ratings of its own answers are excluded.
 
     Returns:
-        Prompts that were marked low and that the adapter in service answers rightly; those of them
-        that the new one answers rightly; what said whether an answer is right, and of how many prompts.
+        Number of prompts that were rated low and that the active adapter answers correctly; how
+            many of them the new one answers correctly; and the evidence for these judgements, in
+            words.
 
     Raises:
         ModelProcessError: the model could not answer.
@@ -129,14 +130,14 @@ def ask_repairs(
 def _right(
     model: JudgedModel, judged: list[tuple[Interaction, IsRight]], adapter: Path
 ) -> list[tuple[Interaction, IsRight]]:
-    """Return those that an adapter's most likely answer is right to."""
+    """Return the prompts that an adapter's most likely answer gets right."""
     prompts = {prompt_key(interaction): _greedy(interaction) for interaction, _ in judged}
     answers = model.answers(prompts, adapter, n=1, seed=0)
     return [pair for pair, answer in zip(judged, answers, strict=True) if pair[1](answer)]
 
 
 def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
-    """Return an answer to each prompt that was marked low under another version, by its hash."""
+    """Return one low-rated answer per prompt, of other versions only, sorted by hash."""
     low: dict[str, Interaction] = {}
     for answer in (*marks.answers, *marks.held_out):
         if desirability(answer.rating) is False and answer.interaction.adapter_version != version:
@@ -150,7 +151,7 @@ def _greedy(interaction: Interaction) -> ChatRequest:
 
 
 def _question_of(case: Case) -> str | None:
-    """Return the text that a case asks; ``None`` means its input is not one text."""
+    """Return the question of a case; ``None`` if its input is not one text."""
     value = case.input
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
@@ -165,33 +166,33 @@ def _is_met(compare: Comparison, answer: str, case: Case) -> bool:
 
 
 MOST_PROMPTS: Final = 60
-"""Held-out prompts that are answered: the first by their hash, so always the same."""
+"""Maximum held-out prompts: the first by hash, so always the same ones."""
 WANTED_ANSWERS: Final = 120
-"""Answers of each adapter, over all prompts."""
+"""Target number of answers of each adapter, over all prompts."""
 MOST_PER_PROMPT: Final = 4
 SEED: Final = 0
 RATER: Final = "feedback.training.rater"
 REWARD_SPAN: Final = 2.0
-"""From the lowest rating's reward, -1, to the highest's."""
+"""Difference between the rewards of the highest and the lowest rating."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """Prompts with the answers of the new adapter and of the one in service."""
+    """Prompts with the answers of the new and of the active adapter."""
 
     prompts: Mapping[str, ChatRequest]
-    """By their keys."""
+    """Prompts by key."""
     n: int
-    """Answers to each prompt."""
+    """Number of answers to each prompt."""
     new: tuple[str, ...]
-    """Those to one prompt beside each other."""
+    """Answers of the new adapter, grouped by prompt."""
     old: tuple[str, ...]
     log_ratios: tuple[float, ...]
-    """Of the new ones: log-likelihood by the new adapter less that by the old, nats."""
+    """Log-likelihood of each new answer by the new adapter less that by the old, nats."""
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """The prompt of each answer: its key, and the question."""
+        """Prompt of each answer: its key and its question."""
         return [
             (key, prompt.messages[-1]["content"])
             for key, prompt in self.prompts.items()
@@ -208,18 +209,19 @@ def check_adapter(
     old: Path | None,
     old_version: str | None,
 ) -> tuple[GateCheck, ...]:
-    """Judge a new adapter against the one in service.
+    """Compare a new adapter with the active one.
 
     Args:
-        loaded: the configuration.
-        files: of the base model.
-        marks: of their role.
-        new: folder of the new one.
-        old: folder of the one in service; ``None`` means the base model.
-        old_version: of the one in service.
+        loaded: Configuration.
+        files: Files of the base model.
+        marks: Ratings of the role.
+        new: Folder of the new adapter.
+        old: Folder of the active one; ``None`` means the base model.
+        old_version: Version of the active one.
 
     Raises:
-        ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
+        ConfigurationError: the rater of held-out answers cannot be loaded, or returned no valid
+            rating.
         ModelProcessError: the model could not answer.
     """
     rater = _rater(loaded)
@@ -294,7 +296,7 @@ def _rated(
     log_ratios: Sequence[float | None],
     rater: Rate | None,
 ) -> list[HeldOutAnswer]:
-    """Return answers with the rater's marks."""
+    """Return answers with the rater's ratings."""
     return [
         HeldOutAnswer(
             prompt_key=key,
@@ -309,7 +311,7 @@ def _rated(
 def _logged_reward(
     model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
 ) -> tuple[Figure | None, str]:
-    """Return the difference of reward by the marks of held-out answers, and what it rests on."""
+    """Return the reward difference by ratings of held-out answers, and its evidence in words."""
     given = [
         (mark.interaction.chat_messages, mark.interaction.response) for mark in marks.held_out
     ]
@@ -327,7 +329,7 @@ def _logged_reward(
 
 
 def _new_flags(answered: _Answered) -> int:
-    """Return on how many answers the new adapter breaks a rule that the other keeps."""
+    """Return the number of answers with a safety flag that the other adapter's lack."""
 
     def flags(texts: Sequence[str]) -> list[tuple[SafetyRule, ...]]:
         return [
@@ -339,7 +341,7 @@ def _new_flags(answered: _Answered) -> int:
 
 
 def _rater(loaded: Loaded) -> Rate | None:
-    """Return what gives an answer's rating as a share of the scale; ``None`` if no one rates."""
+    """Return the function that rates an answer as a share of the scale; ``None`` if none rates."""
     path = loaded.configuration.feedback.training.rater
     if path is None:
         return None

@@ -1,10 +1,10 @@
 """Trainer of an adapter on rated answers: QRPO, KTO (APO-zero) and DPO.
 
-The paper's QRPO regresses beta * ratio onto the quantile less a constant, which holds if answers come
-from the policy that is trained. Logged answers do not, and with few of them the constant drifts; so both
-sides are centred within the batch, which takes the constant out. A batch then says which of its answers
-should gain on which, and nothing of their common level: if that sinks, text that no one logged takes
-its place. A small share of the squared level holds it.
+The paper's QRPO regresses beta * ratio onto the quantile less a constant. That holds if answers
+come from the policy in training. Logged answers do not, and with few of them the constant drifts,
+so both sides are centred within the batch, which removes it. A batch then compares its answers but
+leaves their common level free. If the level sinks, text that was never logged gains probability. A
+small penalty on the squared level prevents that.
 
 Notation
     D   log-ratio of a response to the reference, summed over its tokens, nats
@@ -31,11 +31,11 @@ from tasks.training.tokenized_rows import TokenizedRow, batch
 Tensor: TypeAlias = torch.Tensor
 
 LEVEL_WEIGHT: Final = 0.1
-"""c. At 0 well-formed answers of the tests' tiny model fell from .99 to .32, at .1 to .93 (rate 3e-3)."""
+"""c. At 0, well-formed answers of the tests' tiny model fell from .99 to .32; at .1, to .93."""
 
 
 class NonFiniteLossError(ValueError):
-    """A loss that is no number: the weights before it are the last good ones."""
+    """A loss is not a number; the weights before it are the last good ones."""
 
     def __init__(self, step: int, loss: float) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class NonFiniteLossError(ValueError):
 
 
 def qrpo_loss(ratios: Tensor, targets: Tensor, weights: Tensor, beta: float) -> Tensor:
-    """Return the mean loss of a batch; see the module."""
+    """Return the mean QRPO loss of a batch; see the module."""
     share = weights / weights.sum()
     left = (targets - (share * targets).sum()) - beta * (ratios - (share * ratios).sum())
     level = (share * ratios).sum()
@@ -52,13 +52,13 @@ def qrpo_loss(ratios: Tensor, targets: Tensor, weights: Tensor, beta: float) -> 
 
 
 def kto_loss(ratios: Tensor, targets: Tensor, weights: Tensor, beta: float) -> Tensor:
-    """Return the mean loss of a batch; see the module."""
+    """Return the mean KTO loss of a batch; see the module."""
     sign = torch.where(targets > 0.5, 1.0, -1.0)
     return (weights * torch.sigmoid(-sign * beta * ratios)).mean()
 
 
 def dpo_loss(ratios: Tensor, _: Tensor, weights: Tensor, beta: float) -> Tensor:
-    """Return the mean loss of a batch of pairs, all better responses first; see the module."""
+    """Return the mean DPO loss of a batch of pairs, all better responses first; see the module."""
     chosen, rejected = ratios.chunk(2)
     return (-weights * functional.logsigmoid(beta * (chosen - rejected))).mean()
 
@@ -76,7 +76,7 @@ def response_logps(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
         input_ids=inputs["input_ids"],
         attention_mask=inputs["attention_mask"],
         labels=inputs["labels"],
-        fused_lm_head=True,  # TRL's: no logits of prompts, of which a vocabulary makes gigabytes
+        fused_lm_head=True,  # TRL's: without the prompts' logits, which take gigabytes
         use_cache=False,
     )
     logps: Tensor = out.log_probs.sum(-1)
@@ -84,7 +84,7 @@ def response_logps(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types where it is not installed
-    """TRL's trainer with rows of its own, weights and three objectives."""
+    """TRL's trainer with its own rows, row weights and three objectives."""
 
     def __init__(
         self,
@@ -96,21 +96,21 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         settings: TrainingSettings,
         folder: Path,
     ) -> None:
-        """Wrap a base model with an adapter.
+        """Add an adapter to a base model and prepare its training.
 
         Args:
-            model: without adapters.
-            tokenizer: of the model.
-            peft_config: of the adapter.
-            rows: in the order before shuffling.
-            settings: of the job.
-            folder: of the job.
+            model: Base model without adapters.
+            tokenizer: Tokenizer of the model.
+            peft_config: Configuration of the adapter.
+            rows: Rows in the order before shuffling.
+            settings: Settings of the job.
+            folder: Folder of the job.
         """
         from datasets import Dataset  # noqa: PLC0415 - takes seconds
 
         self._rows = rows
         self.references: Sequence[Sequence[float]] = [(0.0,) * len(r.responses) for r in rows]
-        """What the log-ratios are relative to, for each row."""
+        """Reference log-probabilities of the responses of each row."""
         self._objective = settings.objective
         self._micro_batches: list[tuple[float, float]] = []
         super().__init__(
@@ -124,17 +124,17 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         self.remove_callback(PrinterCallback)
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        return dataset  # rows are tokens already
+        return dataset  # rows are already tokens
 
     def _collate(self, examples: Sequence[Mapping[str, int]]) -> dict[str, Any]:
         indices = [example["row"] for example in examples]
         return batch([self._rows[i] for i in indices], [self.references[i] for i in indices])
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        Trainer._save_checkpoint(self, model, trial)  # without TRL's card of the model
+        Trainer._save_checkpoint(self, model, trial)  # without TRL's model card
 
     def score_rows(self) -> list[list[float]]:
-        """Return the log-probabilities of the responses of each row by the weights as they are."""
+        """Return the log-probabilities of each row's responses under the current weights."""
         scores: list[list[float]] = []
         size = self.args.per_device_train_batch_size
         self.model.eval()
@@ -152,12 +152,12 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         model: Any,
         inputs: Mapping[str, Tensor],
         return_outputs: bool = False,
-        num_items_in_batch: Any = None,  # noqa: ARG002 - the trainer gives it by name
+        num_items_in_batch: Any = None,  # noqa: ARG002 - the trainer passes it by name
     ) -> Any:
-        """Return the loss of a batch and keep its figures.
+        """Return the loss of a batch and store its figures.
 
         Raises:
-            NonFiniteLossError: it is no number.
+            NonFiniteLossError: the loss is not a number.
         """
         ratios = response_logps(model, inputs) - inputs["reference"]
         loss = LOSSES[self._objective](ratios, inputs["target"], inputs["weight"], self.beta)
@@ -177,7 +177,7 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
 
 
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # as above
-    """Writes each step down, reports it, and waits whether to continue."""
+    """Records and reports each step, and waits for the parent's decision to continue."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ def _arguments(settings: TrainingSettings, folder: str, *, n_rows: int) -> KTOCo
         seed=settings.seed,
         data_seed=settings.seed,
         beta=settings.beta,
-        loss_type="apo_zero_unpaired",  # not read: the loss is ours; it asks for no rows of its own
+        loss_type="apo_zero_unpaired",  # unused: we compute the loss
         train_sampling_strategy="random",
         dataloader_drop_last=n_rows >= settings.batch_size,
         dataloader_pin_memory=False,

@@ -14,7 +14,7 @@ from tasks.training.jobs import TrainingJob, TrainingResult, TrainingStep
 ADAPTER: Final = "adapter"
 CHECKPOINT: Final = "checkpoint-"
 MARK: Final = "complete"
-"""File of a checkpoint that is written last."""
+"""File that completes a checkpoint, written last."""
 PROGRESS: Final = "progress.jsonl"
 RESULT: Final = "result.json"
 JOB: Final = "job.json"
@@ -23,11 +23,11 @@ WEIGHTS: Final = "adapter_model.safetensors"
 
 
 def write_folder(target: Path, write: Callable[[Path], object]) -> None:
-    """Make a folder that is seen whole or not at all, and is on disk before it is seen.
+    """Write a folder atomically; its files are on disk before it appears.
 
     Args:
-        target: the folder; nothing may be there.
-        write: fills a folder of another name in the same parent.
+        target: Folder to create; it must not exist.
+        write: Fills a temporary folder in the same parent.
     """
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -42,7 +42,7 @@ def write_folder(target: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that is seen whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
     _sync(part)
@@ -68,9 +68,9 @@ def folder_sha256(folder: Path) -> str:
 
 
 def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
-    """Return a hash of all that decides which adapter a job trains; the order of rows does not.
+    """Return a hash of everything that determines a job's adapter; row order does not.
 
-    ``checkpoint_steps`` is none of it: steps are the same wherever they are saved.
+    ``checkpoint_steps`` is excluded: the steps do not depend on it.
     """
     settings = asdict(replace(job.settings, checkpoint_steps=1))
     inputs = {
@@ -84,11 +84,11 @@ def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
 
 
 def prepare(folder: Path, wanted: str) -> None:
-    """Keep what an earlier call of the same job left, and remove what one of another left."""
+    """Keep the files of an earlier call of the same job; remove those of another job."""
     path = folder / JOB
     if path.is_file() and json.loads(path.read_text("utf-8"))["fingerprint"] == wanted:
         return
-    path.unlink(missing_ok=True)  # first: what is half removed belongs to no job
+    path.unlink(missing_ok=True)  # first: a partly removed folder belongs to no job
     for old in folder.iterdir():
         if old.is_dir():
             shutil.rmtree(old)
@@ -98,7 +98,7 @@ def prepare(folder: Path, wanted: str) -> None:
 
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path | None]:
-    """Return the last step with a complete checkpoint, and its folder; incomplete ones are removed."""
+    """Return the last step with a complete checkpoint, and its folder; remove incomplete ones."""
     checkpoint = {}
     for path in folder.glob(f"{CHECKPOINT}*"):
         if (path / MARK).is_file():
@@ -110,7 +110,7 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path | None]:
 
 
 def complete_checkpoint(folder: Path, step: int) -> None:
-    """Mark the checkpoint of a step as complete, and remove those before it."""
+    """Mark the checkpoint of a step as complete, and remove the earlier ones."""
     path = folder / f"{CHECKPOINT}{step}"
     for file in path.rglob("*"):
         if file.is_file():
@@ -127,17 +127,17 @@ def remove_checkpoints(folder: Path, but: Path | None = None) -> None:
 
 
 def add_step(folder: Path, step: TrainingStep) -> None:
-    """Write down a step."""
+    """Append a step to the progress file."""
     with (folder / PROGRESS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(step)) + "\n")
 
 
 def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
-    """Return the steps written down; a last line that was cut off is none.
+    """Return the recorded steps, without a last line that was cut off.
 
     Args:
-        folder: of the job.
-        up_to: last step wanted; later lines are removed from the file. ``None``: all, as they are.
+        folder: Folder of the job.
+        up_to: Last step to keep; later lines are removed from the file. ``None`` keeps all.
     """
     path = folder / PROGRESS
     text = path.read_text("utf-8") if path.is_file() else ""
@@ -151,13 +151,13 @@ def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
 
 
 def write_result(folder: Path, result: TrainingResult) -> None:
-    """Write down the figures of a finished job."""
+    """Write the figures of a finished job."""
     fields = asdict(replace(result, adapter=None))
     write_file(folder / RESULT, json.dumps(fields))
 
 
 def read_result(folder: Path) -> TrainingResult | None:
-    """Return the result of a job that had finished; ``None`` if it has not."""
+    """Return the result of a finished job; ``None`` if it is unfinished."""
     path = folder / RESULT
     if not path.is_file() or not (folder / ADAPTER / WEIGHTS).is_file():
         return None

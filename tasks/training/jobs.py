@@ -1,17 +1,18 @@
-"""Training jobs: one adapter is trained on rows, in a process of low priority.
+"""Training jobs, each of which trains one adapter in a process of low priority.
 
-The process goes from step to step as it is asked, so that a pause takes effect after the step in
-progress, and it ends when this process ends. What it writes lies in the job's folder::
+The process runs one step per request, so a pause takes effect after the current step. It ends when
+this process ends. It writes into the job's folder::
 
     job.json             fingerprint of rows, settings, model and parent
     reference.json       log-probabilities of the responses by the base model
     progress.jsonl       a line for each step: step, loss, kl_nats
-    checkpoint-N/        adapter, optimizer and random state after step N; complete once it has a mark
-    adapter/             the trained adapter, which appears whole
+    checkpoint-N/        adapter, optimizer and random state after step N; complete once it holds
+    the file ``complete``
+    adapter/             the trained adapter, which appears atomically
     result.json          figures of the finished job
 
-A job that was interrupted or killed goes on from its newest complete checkpoint, bit for bit, if the
-fingerprint is the same; otherwise it starts again.
+An interrupted or killed job continues from its newest complete checkpoint, bit for bit, if the
+fingerprint is the same. Otherwise it starts again.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ Objective = Literal["qrpo", "kto", "dpo"]
 MODULE: Final = "tasks.training.trainer_process"
 STEP_LIMIT_S: Final = 3600.0
 """Maximum duration of one step in seconds, including loading and the reference; a longer one
-hangs."""
+counts as hung.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class TrainingRow:
     weight: float = 1.0
     """Weight of its loss."""
     key: str = ""
-    """Names of the answers; the order of rows depends only on keys and seed."""
+    """Keys of the answers; the order of rows depends only on keys and seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ class TrainingJob:
     rows: tuple[TrainingRow, ...]
     settings: TrainingSettings
     parent: Path | None = None
-    """Folder of the adapter to start from; ``None`` for the plain base model."""
+    """Folder of the adapter to start from; ``None`` means the base model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +121,13 @@ class TrainingResult:
     interrupted: bool = False
     """Whether a pause ended it; calling again continues."""
     failure: str | None = None
-    """Why there is no adapter, in words; ``None`` without a failure."""
+    """Why there is no adapter; ``None`` without a failure."""
     resumed_from: int = 0
     """Number of steps completed by an earlier call."""
 
 
 def never() -> bool:
-    """Return false: no pause."""
+    """Return false, which means no pause."""
     return False
 
 
@@ -144,14 +146,14 @@ def run_training(
     """Train an adapter in a separate process and wait for it.
 
     Args:
-        job: job to train.
-        folder: working folder; the same folder and job resume after an interruption.
-        should_pause: called before each step; true saves a checkpoint and ends the call.
-        on_step: called with each step.
-        module: module of the process.
+        job: Job to train.
+        folder: Working folder. The same folder and job resume after an interruption.
+        should_pause: Called before each step; true saves a checkpoint and ends the call.
+        on_step: Called with each step.
+        module: Module of the process.
 
     Example:
-        >>> result = train(job, Path("round-1"))
+        >>> result = run_training(job, Path("round-1"))
         >>> result.adapter, result.losses[-1]
     """
     folder.mkdir(parents=True, exist_ok=True)

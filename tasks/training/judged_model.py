@@ -1,6 +1,6 @@
 """Local model whose answers to held-out prompts are judged.
 
-Its process has the lowest priority; ``main`` of this module is that process.
+Its process runs ``main`` of this module, with the lowest priority.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from tasks.models.files import LocalModel, ModelFiles, ModelProcessError
 from tasks.models.requests import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest
 
 TIMEOUT_S: Final = 3_600.0
-"""Of one batch."""
+"""Time-out of one batch, in seconds."""
 NICENESS: Final = 18
-"""Beside the model process's own: 19 in all, the lowest priority."""
+"""Added to the model process's own niceness: 19 in all, the lowest priority."""
 MAX_TOKENS: Final = 128
-"""Longest answer where the logged one has no limit."""
+"""Maximum tokens of an answer if the logged answer has no limit."""
 
 Messages = tuple[dict[str, str], ...]
 PROBE: Final[Messages] = ({"role": "user", "content": "Hello"},)
-"""Prompt of the one request that checks whether the model answers with an adapter."""
+"""Prompt that tests whether the model answers with an adapter."""
 
 
 def request_of(messages: Messages, sampling: Mapping[str, Json]) -> ChatRequest:
-    """Return the request that answers a logged prompt by the settings by which it was answered."""
+    """Return a request for a logged prompt with its logged sampling settings."""
 
     def number(name: str, default: float) -> float:
         value = sampling.get(name)
@@ -58,27 +58,28 @@ class UnusableAdapterError(ModelProcessError):
 
 
 class JudgedModel:
-    """One model with any of its adapters. Blocks."""
+    """One model with any of its adapters; calls block."""
 
     def __init__(self, files: ModelFiles) -> None:
-        """Prepare; the process starts with the first question.
+        """Prepare; the process starts with the first request.
 
         Args:
-            files: of the base model.
+            files: Files of the base model.
         """
         self._model = LocalModel(files, module=__name__)
 
     def answers(
         self, prompts: Mapping[str, ChatRequest], adapter: Path | None, *, n: int, seed: int
     ) -> list[str]:
-        """Return ``n`` sampled answers to each prompt, those of one prompt beside each other.
+        """Return ``n`` sampled answers to each prompt, grouped by prompt.
 
         Args:
-            prompts: key → prompt with its sampling settings.
-            adapter: folder of the adapter that answers; ``None`` if the base model does.
-            n: answers to each prompt.
-            seed: the same one gives the same answers to a prompt of the same key. Prompts of different keys
-                draw independently: of what is common to their answers no interval over prompts would know.
+            prompts: Key → prompt with its sampling settings.
+            adapter: Folder of the adapter; ``None`` means the base model.
+            n: Number of answers to each prompt.
+            seed: Seed; the same one gives the same answers to a prompt of the same key. Prompts of
+                different keys sample independently: an interval over prompts would miss randomness
+                common to their answers.
 
         Raises:
             UnusableAdapterError: the weights of the adapter are at fault.
@@ -92,7 +93,7 @@ class JudgedModel:
         return [answer.text for answer in self._answers(requests)]
 
     def adapter_problem(self, adapter: Path) -> str:
-        """Return why the model cannot answer with an adapter's weights; empty: it can."""
+        """Return why the model cannot answer with an adapter's weights; empty if it can."""
         request = ChatRequest(messages=PROBE, max_tokens=1, adapter=adapter)
         answer = self._model.ask(request, TIMEOUT_S).result()
         return answer.error if answer.finish_reason == "adapter" else ""
@@ -100,7 +101,7 @@ class JudgedModel:
     def log_likelihoods(
         self, answers: Sequence[tuple[Messages, str]], adapter: Path | None
     ) -> list[float]:
-        """Return the log-likelihood of each given answer, with its end, in nats.
+        """Return the log-likelihood of each given answer, with its end token, in nats.
 
         Raises:
             ModelProcessError: as ``answers``.
@@ -133,6 +134,6 @@ class JudgedModel:
 
 
 def main() -> None:
-    """Answer in a child of the lowest priority."""
+    """Answer in a child process of the lowest priority."""
     os.nice(NICENESS)
     model_process.main()

@@ -1,4 +1,4 @@
-"""Looks at the roles of a store, for what is to be trained."""
+"""Checks of a store's roles for training that is due."""
 
 import os
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from tasks.training.round import RoundReport, train_role, trained_roles
 from tasks.training.round_settings import base_model
 
 QUIET_S: Final = 10.0
-"""Seconds since the last request, before a round may begin."""
+"""Seconds without requests before a round may start."""
 MAX_LOAD: Final = 0.75
-"""Processes that want a processor, per processor, over the last minute, above which no round begins."""
+"""Maximum load per processor over the last minute; above it, no round starts."""
 
 
 def busy_reason(root: Path) -> str | None:
-    """Return why no round may begin now in a store's folder; ``None`` if allowed."""
+    """Return why no round may start now in a store's folder; ``None`` if one may."""
     if is_answering(root):
         return "a request is being answered"
     since = seconds_since_request(root)
@@ -48,14 +48,14 @@ def look_at_roles(
     """Train each role that is due, one after the other; return their reports.
 
     Args:
-        loaded: the configuration.
-        feedback: of its store.
-        role: whose answers; ``None`` means every role with marks.
-        is_forced: whether to wait neither for idleness nor for ``min_ratings`` new marks.
-        on_step: returns a role's listener to steps.
+        loaded: Configuration.
+        feedback: Feedback in the configuration's store.
+        role: Role to train; ``None`` means every role with ratings.
+        is_forced: Whether to skip the waits for idleness and for ``min_ratings`` new ratings.
+        on_step: Returns a role's listener to steps.
 
     Raises:
-        ConfigurationError: no model to train is named, or it is not there.
+        ConfigurationError: the configuration names no model to train, or the model does not exist.
         StoreError: the store cannot be read or written.
     """
     base_model(loaded)
@@ -80,7 +80,7 @@ def look_at_roles(
 
 
 def look_at_store(config: Path, *, role: str | None, is_forced: bool) -> list[RoundReport]:
-    """Train what is to be trained in the store of a configuration; see ``look_at_roles``."""
+    """Train the roles that are due in a configuration's store; see ``look_at_roles``."""
     loaded = load(config)
     with FeedbackStore(bound_folder(loaded)) as feedback:
         return look_at_roles(loaded, feedback, role=role, is_forced=is_forced)

@@ -1,7 +1,7 @@
-"""Marks of one role's answers: what trains, and what is held out.
+"""Ratings of one role's answers, split into training and held-out prompts.
 
-A hash of the conversation decides whether a prompt is held out, so every round of a role holds out the same
-prompts, and no adapter was ever trained on one.
+A hash of the conversation decides whether a prompt is held out. So every round of a role holds out
+the same prompts, and no adapter trains on them.
 """
 
 import hashlib
@@ -20,17 +20,18 @@ from tasks.training.jobs import Objective, TrainingRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedAnswer:
-    """One user's mark of one answer."""
+    """One user's rating of one answer."""
 
     interaction: Interaction
     rating: Rating
     reward: float
-    """What is trained on, in [-1, 1]: the rating, or what several raters agree on; that of an unsafe answer
-    where a rule flags it, whatever its rating."""
+    """Training reward in [-1, 1]: the rating, or the consensus of several raters. An answer that a
+    safety rule flags gets the reward of an unsafe answer.
+    """
     is_unsafe: bool
     mark: TrainedMark
     is_used: bool
-    """Whether an adapter that still counts was trained on it."""
+    """Whether a current adapter was trained on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,34 +46,34 @@ class ComparedAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMarks:
-    """What counts now of what people said about one role's answers."""
+    """Valid ratings and comparisons of one role's answers."""
 
     answers: tuple[MarkedAnswer, ...]
-    """Of prompts that train."""
+    """Rated answers to training prompts."""
     held_out: tuple[MarkedAnswer, ...]
-    """Of prompts that judge."""
+    """Rated answers to held-out prompts."""
     pairs: tuple[ComparedAnswers, ...]
-    """Of prompts that train."""
+    """Compared answers to training prompts."""
     n_foreign: int
-    """Marks of other models' answers, which train nothing."""
+    """Number of ratings of other models' answers, which are not trained on."""
 
     @property
     def n_new(self) -> int:
-        """Marks that no adapter that still counts was trained on."""
+        """Number of ratings and comparisons on which no current adapter was trained."""
         return sum(not answer.is_used for answer in self.answers) + sum(
             not pair.is_used for pair in self.pairs
         )
 
     @property
     def held_out_prompts(self) -> tuple[Interaction, ...]:
-        """The first answer to each held-out prompt."""
+        """First answer to each held-out prompt."""
         prompts: dict[str, Interaction] = {}
         for mark in self.held_out:
             prompts.setdefault(prompt_key(mark.interaction), mark.interaction)
         return tuple(prompts.values())
 
     def objective(self, wanted: Objective | Literal["auto"]) -> Objective:
-        """Return what is minimized: as wanted, or what the most marks fit."""
+        """Return the configured objective; ``auto`` selects the one that most ratings fit."""
         if wanted != "auto":
             return wanted
         n_thumbs = sum(answer.rating.thumbs is not None for answer in self.answers)
@@ -89,13 +90,13 @@ def collect(
     models: Sequence[str],
     held_out: float,
 ) -> RoleMarks:
-    """Return the marks of one role's answers that count now.
+    """Return the valid ratings of one role's answers.
 
     Args:
-        store: the feedback.
-        role: persona that answered.
-        models: names of the model that is trained. Answers of other models say nothing about it.
-        held_out: share of the prompts that judge, in [0, 1).
+        store: Feedback store.
+        role: Persona that answered.
+        models: Names of the model in training. Ratings of other models' answers are only counted.
+        held_out: Share of held-out prompts, in [0, 1).
     """
     reward_of = {answer.interaction_id: reward for answer, reward in answer_rewards(store, role)}
     train: list[MarkedAnswer] = []
@@ -112,7 +113,7 @@ def collect(
         elif isinstance(given, Rating) and len(answers) == 1:
             reward = reward_of.get(mark.interaction_id)
             if reward is None or reward.training is None:
-                continue  # rated since, or taken back: the next look sees it
+                continue  # rated since, or withdrawn: the next look sees it
             marked = MarkedAnswer(
                 interaction=answers[0],
                 rating=given,
@@ -126,7 +127,7 @@ def collect(
             isinstance(given, AnswerComparison)
             and len(answers) == 2
             and not is_held_out(answers[0], held_out)
-            and not reward_of[given.chosen_id].flags  # what is unsafe is never preferred
+            and not reward_of[given.chosen_id].flags  # an unsafe answer is never preferred
         ):
             by_id = {answer.interaction_id: answer for answer in answers}
             pairs.append(
@@ -145,7 +146,7 @@ def collect(
 def training_rows(
     marks: RoleMarks, objective: Objective
 ) -> tuple[tuple[TrainingRow, ...], tuple[TrainedMark, ...]]:
-    """Return the rows of an objective, and the marks that they come from."""
+    """Return the rows of an objective, and their source ratings."""
     if objective == "dpo":
         rows = [
             TrainingRow(
@@ -177,14 +178,14 @@ def prompt_key(interaction: Interaction) -> str:
 
 
 def is_held_out(interaction: Interaction, share: float) -> bool:
-    """Return whether its prompt is held out; the same prompt always is, or never."""
+    """Return whether an answer's prompt is held out; the same prompt always is, or never."""
     return is_held_out_prompt(
         [(message.role, message.content) for message in interaction.asked], share
     )
 
 
 def is_held_out_prompt(turns: Iterable[tuple[str, str]], share: float) -> bool:
-    """Return whether a prompt, as roles and texts without system messages, is held out."""
+    """Return whether a prompt, as (role, text) pairs without system messages, is held out."""
     return int(_hash_of(turns)[:13], 16) < share * 16**13
 
 
@@ -196,7 +197,7 @@ def _hash_of(turns: Iterable[tuple[str, str]]) -> str:
 
 
 def is_by_trained_model(interaction: Interaction, models: Sequence[str]) -> bool:
-    """Return whether an answer is one of the model that is trained, or of its adapters."""
+    """Return whether an answer is from the model in training or one of its adapters."""
     return interaction.adapter_version is not None or interaction.model in models
 
 

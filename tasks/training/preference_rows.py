@@ -1,4 +1,4 @@
-"""Audited preferences of a system as rows that train."""
+"""Training rows from audited preferences of a system."""
 
 from typing import Final
 
@@ -9,9 +9,9 @@ from tasks.training.jobs import Objective, TrainingRow
 from tasks.training.marks import is_held_out_prompt
 
 TARGETS: Final[dict[Objective, tuple[float, float]]] = {"qrpo": (0.75, 0.25), "kto": (1.0, 0.0)}
-"""Targets of the better and the worse answer: the quantiles of two answers, and desirability."""
+"""Targets of the better and the worse answer: quantiles of two answers, and desirability."""
 MOST_ROWS: Final = 1_000
-"""Rows of one round, of the newest pairs."""
+"""Maximum rows of one round, from the newest pairs."""
 
 
 def training_rows_of_preferences(
@@ -24,14 +24,15 @@ def training_rows_of_preferences(
 ) -> tuple[TrainingRow, ...]:
     """Return rows of the newest pairs whose judge passed its audit.
 
-    The weight of a row is ``|2 q - 1|``, q the judge's probability that the first answer is better.
+    The weight of a row is ``|2 q - 1|``, q the judge's probability that the first answer is
+    better.
 
     Args:
-        store: of the rounds of preferences.
-        system: whose pairs.
-        objective: ``dpo`` gives a row for each pair, else each answer is a row (``TARGETS``).
-        persona: system message before each prompt, as the role is served.
-        held_out: share of prompts that never train, by hash; in [0, 1).
+        store: Store of the preference rounds.
+        system: Name of the system.
+        objective: ``dpo`` gives one row per pair, the others one per answer (``TARGETS``).
+        persona: System message of the role, before each prompt.
+        held_out: Share of held-out prompts, by hash, in [0, 1).
 
     Example:
         >>> training_rows_of_preferences(

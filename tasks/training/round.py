@@ -1,4 +1,4 @@
-"""One training round of a role: marks, a new adapter, its checks, its activation."""
+"""Training round of a role: ratings, a new adapter, its checks, its activation."""
 
 import json
 import shutil
@@ -40,28 +40,28 @@ from tasks.training.round_settings import BaseModel, base_model, settings_of
 
 Status = Literal["waiting", "paused", "activated", "undecided", "rejected", "failed"]
 BY: Final = "training"
-"""Who is written down as the one who registers, activates or rejects."""
+"""Actor in the records of registrations, activations and rejections."""
 _FROZEN: Final = "marks.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """What came of one look at a role."""
+    """Result of one check of a role."""
 
     role: str
     status: Status
     sentence: str
     version: str | None = None
-    """The new adapter. ``None`` if there is none."""
+    """Version of the new adapter; ``None`` if there is none."""
     checks: tuple[GateCheck, ...] = ()
     n_rows: int = 0
     cpu_s: float = 0.0
-    """CPU seconds of the training process, of this call."""
+    """CPU seconds of the training process in this call."""
     losses: tuple[float, ...] = field(default=(), repr=False)
 
 
 def trained_roles(loaded: Loaded, feedback: FeedbackStore) -> tuple[str, ...]:
-    """Return the roles that have marked answers, in the order of their names."""
+    """Return the roles that have rated answers, sorted by name."""
     base = base_model(loaded)
     share = loaded.configuration.feedback.training.held_out
     roles = [role for (role,) in feedback.fetch("SELECT DISTINCT role FROM interactions")]
@@ -82,20 +82,20 @@ def train_role(
     should_pause: Callable[[], bool] = never,
     on_step: Callable[[TrainingStep], None] = no_report,
 ) -> RoundReport:
-    """Train, judge and, where every check is passed, activate one new adapter of a role.
+    """Train and judge a role's new adapter, and activate it if it passes every check.
 
-    A round that was paused or killed goes on with the marks it began with, as long as each still counts.
+    A paused or killed round continues with its first ratings while all of them are valid.
 
     Args:
-        loaded: the configuration.
-        feedback: where marks are, and adapters are kept.
-        role: whose answers were marked.
-        is_forced: whether fewer new marks than ``min_ratings`` are enough.
-        should_pause: called before each training step.
-        on_step: called with each step.
+        loaded: Configuration.
+        feedback: Store of ratings and adapters.
+        role: Role whose answers were rated.
+        is_forced: Whether fewer new ratings than ``min_ratings`` are enough.
+        should_pause: Called before each training step.
+        on_step: Called with each step.
 
     Raises:
-        ConfigurationError: no model to train is named, or it is not there.
+        ConfigurationError: the configuration names no model to train, or the model does not exist.
         StoreError: the store cannot be read or written.
     """
     options = loaded.configuration.feedback.training
@@ -108,7 +108,7 @@ def train_role(
     )
     folder = training_folder(feedback.root).parent
     make_folder(folder)
-    # One process of a store trains at a time.
+    # Only one process of a store trains at a time.
     with locked(folder / "training.lock", should_wait=False) as is_alone:
         if not is_alone:
             return RoundReport(
@@ -116,7 +116,7 @@ def train_role(
             )
         work = _work(marks, options, training_folder(feedback.root) / role)
         reason = _waits_for(work, marks, options, is_forced=is_forced)
-        # One that a killed round left is judged before anything is trained.
+        # A candidate left by a killed round is judged before anything is trained.
         if reason is not None and not _unjudged(AdapterStore(feedback), role):
             return RoundReport(role=role, status="waiting", sentence=reason)
         return _Round(
@@ -126,19 +126,19 @@ def train_role(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What a round trains on."""
+    """Training data of a round."""
 
     folder: Path
     objective: Objective
     marks: RoleMarks
-    """Those that train now; frozen while a round is paused."""
+    """Ratings to train on; frozen while a round is paused."""
     is_resumed: bool
     preferences: tuple[TrainingRow, ...] | None = None
-    """Rows of preferences that a paused round began with; ``None`` if it is a new one."""
+    """Preference rows of a paused round; ``None`` for a new round."""
 
 
 class _Round:
-    """One round, from its marks to its verdict."""
+    """One round, from its ratings to its verdict."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class _Round:
     def _rows_of_preferences(self) -> tuple[TrainingRow, ...]:
         """Return rows of audited pairs; a resumed round keeps its first ones.
 
-        Pairs are of the system itself, so they train the default role alone.
+        Pairs come from the system itself, so they train only the default role.
         """
         configuration = self._loaded.configuration
         options, store = configuration.feedback.training, store_path(self._loaded)
@@ -326,7 +326,7 @@ def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
 def _waits_for(
     work: _Work, marks: RoleMarks, options: TrainingConfig, *, is_forced: bool
 ) -> str | None:
-    """Return what a round waits for; ``None`` if it may begin."""
+    """Return what a round waits for; ``None`` if it may start."""
     if work.is_resumed:
         return None
     least = 1 if is_forced else options.min_ratings
@@ -353,7 +353,7 @@ def _waits_for(
 
 
 def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
-    """Return what trains: what a paused round began with, where all of it still counts; else all."""
+    """Return a paused round's training data while all of it is valid; otherwise all ratings."""
     frozen = _frozen(folder)
     every = {_name(answer.mark) for answer in marks.answers} | {
         _name(pair.mark) for pair in marks.pairs

@@ -1,4 +1,4 @@
-"""A configuration's base model, settings, reward and live test of training rounds."""
+"""Base model, names and settings of training rounds from a configuration."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,20 @@ from tasks.training.jobs import Objective, TrainingSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """The model whose adapters are trained."""
+    """Model whose adapters are trained."""
 
     name: str
     files: ModelFiles
     names: tuple[str, ...]
-    """As what its answers are logged."""
+    """Names of the model in the log of answers."""
 
 
 def base_model(loaded: Loaded) -> BaseModel:
     """Return the model whose adapters a configuration trains.
 
     Raises:
-        ConfigurationError: it names none, or its files or what runs them are not there.
+        ConfigurationError: the configuration names no model, or its files or libraries are
+            missing.
     """
     api, name = loaded.configuration.api, loaded.configuration.trained_model
     served = api.request.options.get("model")

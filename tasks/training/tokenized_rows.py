@@ -1,4 +1,4 @@
-"""Rows as tokens: a prompt and one or two responses, and batches of them."""
+"""Training rows as tokens: a prompt and one or two responses, and batches of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class TokenizedRow:
 
     prompt: Ids
     responses: tuple[Ids, ...]
-    """One, or the better and the worse one; each ends with the token that ends an answer."""
+    """The response, or the better and the worse one; each ends with the end token."""
     target: float
     weight: float
 
@@ -43,7 +43,7 @@ def tokenized(tokenizer: Any, rows: Sequence[TrainingRow], max_length: int) -> l
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Ids:
-    """Return the tokens of a chat, up to where an answer begins."""
+    """Return the tokens of a chat, up to the start of the answer."""
     text = tokenizer.apply_chat_template(
         list(messages), add_generation_prompt=True, tokenize=False
     )
@@ -51,12 +51,12 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Ids:
 
 
 def text_ids(tokenizer: Any, text: str) -> Ids:
-    """Return the tokens of a text, without any around it."""
+    """Return the tokens of a text, without special tokens around it."""
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def end_token(tokenizer: Any) -> int:
-    """Return the token that the chat template ends an answer with."""
+    """Return the token with which the chat template ends an answer."""
     messages = [{"role": "user", "content": "a"}]
     whole = tokenizer.apply_chat_template(
         [*messages, {"role": "assistant", "content": "b"}], tokenize=False
@@ -67,11 +67,11 @@ def end_token(tokenizer: Any) -> int:
 
 
 def batch(rows: Sequence[TokenizedRow], references: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return tensors of some rows: all first responses, then all second ones, padded at the right.
+    """Return tensors of rows: all first responses, then all second ones, padded on the right.
 
     Args:
-        rows: with equally many responses each.
-        references: log-probabilities of the responses of each row, nats.
+        rows: Rows with the same number of responses each.
+        references: Log-probabilities of each row's responses, nats.
     """
     n = len(rows[0].responses)
     pairs = [(row.prompt, row.responses[i]) for i in range(n) for row in rows]

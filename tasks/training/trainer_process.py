@@ -1,7 +1,7 @@
-"""Process that trains one adapter, a step for each message of its parent.
+"""Process that trains one adapter, one step per message of its parent.
 
-PyTorch and a model take gigabytes, which end with the process; its priority is the lowest, so that
-whoever waits for an answer goes first.
+PyTorch and a model take gigabytes, which the process frees when it ends. It has the lowest
+priority, so that answers to users come first.
 """
 
 import copy
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
     from tasks.training.adapter_trainer import AdapterTrainer
 
 LIBRARIES: Final = ("torch", "transformers", "trl", "peft")
-"""Their versions are part of a job's fingerprint: others may round otherwise."""
+"""Libraries whose versions enter a job's fingerprint, because they may round differently."""
 LOWEST_PRIORITY: Final = 19
 
 
 class Exchange:
-    """Meeting of the thread that trains and the thread that talks to the parent."""
+    """Exchange between the training thread and the thread that talks to the parent."""
 
     def __init__(self) -> None:
         self._messages: SimpleQueue[str] = SimpleQueue()
         self._reports: SimpleQueue[TrainingStep | TrainingResult] = SimpleQueue()
 
     def answer(self, message: str) -> TrainingStep | TrainingResult:
-        """Pass the parent's message on, and return the report that follows it."""
+        """Pass the parent's message to the training thread, and return its next report."""
         self._messages.put(message)
         return self._reports.get()
 
     def wants_pause(self) -> bool:
-        """Wait for the parent's message; return whether it asks for a pause."""
+        """Wait for the parent's message; return whether it requests a pause."""
         return self._messages.get() == "pause"
 
     def report(self, report: TrainingStep | TrainingResult) -> None:
-        """Answer the parent's message."""
+        """Send a report as the answer to the parent's message."""
         self._reports.put(report)
 
 
 def main() -> None:
     """Train while another thread answers the parent."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched from anywhere, and nothing told
+    os.environ["HF_HUB_OFFLINE"] = "1"  # no downloads, no reports
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     os.environ["TQDM_DISABLE"] = "1"
@@ -65,16 +65,16 @@ def main() -> None:
     job: TrainingJob
     job, folder = parent.settings
     os.nice(LOWEST_PRIORITY)
-    warnings.simplefilter("ignore", FutureWarning)  # of libraries about each other
+    warnings.simplefilter("ignore", FutureWarning)  # by libraries about each other
     exchange = Exchange()
     talk = threading.Thread(target=parent.serve, args=(exchange.answer,), daemon=True)
     talk.start()
-    _run(job, folder, exchange)  # an error that is not expected ends the process, and so the call
+    _run(job, folder, exchange)  # an unexpected error ends the process, and with it the call
     talk.join()
 
 
 def _run(job: TrainingJob, folder: Path, exchange: Exchange) -> None:
-    """Train, and report the end also where it is a failure."""
+    """Train, and report the result even if it is a failure."""
     if exchange.wants_pause():
         exchange.report(TrainingResult(interrupted=True))
         return
@@ -87,11 +87,11 @@ def _run(job: TrainingJob, folder: Path, exchange: Exchange) -> None:
 
 
 def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
-    """Train the adapter of a job, or continue with it; the first message is taken already.
+    """Train a job's adapter, or continue it; the caller has read the first message.
 
     Raises:
-        ValueError: no row is left, or a loss is no number.
-        RuntimeError: PyTorch's, e.g. of memory that is not there.
+        ValueError: too few rows are left, or a loss is not a number.
+        RuntimeError: PyTorch fails, e.g. because memory is too small.
         OSError: a file cannot be read or written.
     """
     job_folder.prepare(
@@ -143,7 +143,7 @@ def _build(job: TrainingJob, folder: Path, exchange: Exchange) -> tuple["Adapter
             f"{len(rows)} of {len(texts)} rows fit into max_seq_length={settings.max_seq_length}, "
             f"and {settings.objective} needs {least}: raise it, or rate more answers"
         )
-    torch.manual_seed(settings.seed)  # of the adapter's first weights
+    torch.manual_seed(settings.seed)  # for the adapter's first weights
     trainer = AdapterTrainer(
         model=model,
         tokenizer=tokenizer,
@@ -153,8 +153,8 @@ def _build(job: TrainingJob, folder: Path, exchange: Exchange) -> tuple["Adapter
         folder=folder,
     )
     trainer.add_callback(StepCallback(trainer, folder, exchange.report, exchange.wants_pause))
-    # The reference is the base model, whose answers a fresh adapter leaves as they are: rows of earlier
-    # rounds keep their targets, so reading them again does not apply them twice.
+    # The reference is the base model, whose answers a fresh adapter leaves unchanged. Rows of
+    # earlier rounds keep their targets, so reading them again does not apply them twice.
     trainer.references = _references(trainer, folder)
     if job.parent is not None:
         _load_weights(trainer.model, job.parent)
@@ -162,7 +162,7 @@ def _build(job: TrainingJob, folder: Path, exchange: Exchange) -> tuple["Adapter
 
 
 def load_model(job: TrainingJob) -> tuple[Any, Any]:
-    """Return the base model in single precision, and its tokenizer."""
+    """Load the base model in single precision, and its tokenizer."""
     import torch  # noqa: PLC0415 - takes seconds
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - takes seconds
 
@@ -172,7 +172,7 @@ def load_model(job: TrainingJob) -> tuple[Any, Any]:
     model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32, **more)
     if files.gguf is None:
         return model, tokenizer
-    # Its weights are unpacked, but it is marked as quantized, which the trainer refuses.
+    # The weights are unpacked, but marked as quantized, which the trainer refuses.
     config = copy.deepcopy(model.config)
     del config.quantization_config
     plain = type(model)(config)
@@ -202,10 +202,10 @@ def _adapter_config(job: TrainingJob) -> Any:
 
 
 def _load_weights(model: Any, folder: Path) -> None:
-    """Give the adapter the weights of another of its form.
+    """Copy the weights of another adapter of the same shape.
 
     Raises:
-        ValueError: they are of another form.
+        ValueError: the shapes differ.
     """
     from peft import load_peft_weights, set_peft_model_state_dict  # noqa: PLC0415 - takes seconds
 
@@ -232,7 +232,7 @@ def save_adapter(model: Any, folder: Path) -> None:
     """Write an adapter in PEFT's layout.
 
     Raises:
-        ValueError: a weight is no finite number.
+        ValueError: a weight is not finite.
     """
     import torch  # noqa: PLC0415 - takes seconds
 
@@ -240,7 +240,7 @@ def save_adapter(model: Any, folder: Path) -> None:
         if "lora_" in name and not bool(torch.isfinite(weights).all()):
             raise ValueError(f"the trained weights {name} are not finite: lower the learning rate")
     model.save_pretrained(folder, save_embedding_layers=False)
-    (folder / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
+    (folder / "README.md").unlink(missing_ok=True)  # an unfilled template
 
 
 def _late_mean(values: list[float]) -> float | None:
@@ -249,7 +249,7 @@ def _late_mean(values: list[float]) -> float | None:
 
 
 def _measured(result: TrainingResult) -> TrainingResult:
-    """Return a result with the cost of this process."""
+    """Return a result with the resource use of this process."""
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     return replace(result, cpu_s=time.process_time(), peak_bytes=peak)
