@@ -69,7 +69,7 @@ class AnswerStream(Generic[Piece, Ending]):
         Raises:
             Exception: the answer's error, after the pieces before it.
         """
-        assert self._task is not None, "a stream begins with its context"  # noqa: S101 - a fault of ours
+        assert self._task is not None, "a stream begins with its context"  # noqa: S101 - a bug of ours
         piece = await self._pieces.get()
         if piece is None:
             self._pieces.put_nowait(None)

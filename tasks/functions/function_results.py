@@ -63,7 +63,7 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
     Raises:
         CandidateFault: the function reports a failure, or invalid numbers.
     """
-    value: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
+    value: Json = outcome.value  # type: ignore[assignment]  # converted in the worker
     rest: dict[str, Json] = {}
     if isinstance(value, dict):
         _raise_if_reported(value)

@@ -245,7 +245,7 @@ def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | No
     """Return a function's arguments; ``None`` if it has no signature, like some builtins."""
     try:
         return inspect.signature(function).parameters
-    except Exception:  # noqa: BLE001 - an object of the user's may raise anything when asked
+    except Exception:  # noqa: BLE001 - a user's object may raise anything
         return None
 
 
@@ -265,6 +265,6 @@ def describe(function: UserFunction) -> str:
     """Return a short name of a function for messages and requests."""
     try:
         module, name = function.__module__, function.__qualname__
-    except Exception:  # noqa: BLE001 - an object may have neither, and raise anything when asked
+    except Exception:  # noqa: BLE001 - a user's object may have neither, and raise anything
         module, name = None, None
     return f"{module or type(function).__module__}:{name or type(function).__qualname__}"

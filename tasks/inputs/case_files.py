@@ -271,7 +271,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def read_json_lines(text: str, report: Reporter) -> RawCases:
-    """Return the JSON of each line that is not blank."""
+    """Read the JSON of each line that is not blank."""
     cases: list[RawCase] = []
     problems: list[Problem] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -366,7 +366,7 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
 
 
 def csv_mappings(text: str) -> Iterator[dict[str, str] | str]:
-    """Yield each row by the names of the first one; what is wrong with it if it has another number of cells.
+    """Yield each row by the names in the first row; a problem if its number of cells differs.
 
     Raises:
         csv.Error: the text is not CSV; the message names the line.

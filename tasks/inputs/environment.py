@@ -123,7 +123,7 @@ _PLACEHOLDER = "offline"
 class _AnyName(dict[str, str]):
     """Environment with every variable set: to its real value, or to a placeholder."""
 
-    def get(self, key: str, default: object = None, /) -> str:  # noqa: ARG002 - whatever is asked
+    def get(self, key: str, default: object = None, /) -> str:  # noqa: ARG002 - any name has a value
         """Return the value, or a placeholder."""
         return super().get(key) or _PLACEHOLDER
 

@@ -216,7 +216,7 @@ class MockServer:
     def _run(self) -> None:
         try:
             self._server.run(sockets=[self._socket])
-        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - reported by the waiting thread
             self._failure = error
         finally:
             self._server.listens.set()

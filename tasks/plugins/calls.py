@@ -156,6 +156,6 @@ def finite(value: object, name: str) -> float:
 
 
 def believed_ms(reported: object, measured_ms: float) -> float:
-    """Return the plugin's reported milliseconds if they are valid and not longer than ours."""
+    """Return the plugin's reported milliseconds if valid and not longer than ours; else ours."""
     is_number = isinstance(reported, (int, float)) and not isinstance(reported, bool)
     return float(reported) if is_number and 0 < reported <= measured_ms else measured_ms  # type: ignore[operator, arg-type]

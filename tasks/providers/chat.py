@@ -101,11 +101,11 @@ class Provider(ABC):
             CandidateFault: a message holds content that the provider cannot represent.
         """
 
-    def address(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
+    def address(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some providers need it
         """Return the parts of a request's address other than base URL, model and body."""
         return {}
 
-    def variant(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
+    def variant(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some providers need it
         """Return the parts of the address that a plain endpoint of this base URL lacks."""
         return {"query": dict(self.query)} if self.query else {}
 

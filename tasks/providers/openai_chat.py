@@ -82,7 +82,7 @@ class OpenAIChat(Provider):
         joiner = None if on_event is None else EventJoiner(on_event)
         return await self._post(f"{self._sends_to}/{path}", body, joiner)
 
-    def _chat_url(self, model: str) -> str:  # noqa: ARG002 - some need it
+    def _chat_url(self, model: str) -> str:  # noqa: ARG002 - Azure needs it
         """Return the URL of chats with a model."""
         return f"{self._sends_to}{_CHAT_PATH}"
 

@@ -64,7 +64,7 @@ def portable(error: BaseException) -> BaseException:
     """Return an error that survives pickling: itself, or one with its message."""
     try:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
-    except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its words can
+    except Exception:  # noqa: BLE001 - any error of pickling; the message can be sent instead
         again = None
     if type(again) is type(error) and str(again) == str(error):
         return error

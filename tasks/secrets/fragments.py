@@ -80,7 +80,7 @@ class Fragments:
     @cached_property
     def _windows(self) -> "tuple[np.ndarray, dict[int, np.ndarray]]":
         """Sorted windows of eight characters as numbers, and masks of them by minimum run."""
-        import numpy as np  # noqa: PLC0415 - most commands look at short texts only
+        import numpy as np  # noqa: PLC0415 - most commands scan only short texts
 
         least_to_raw = {
             least: b"".join(

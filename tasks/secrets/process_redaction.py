@@ -1,8 +1,8 @@
 """Redaction of all that this process writes: logs, warnings, tracebacks, errors.
 
-A run's ``Redactor`` covers the texts that we store, but not the loggers, warnings and uncaught
-errors of other libraries. Once a secret is known, one redactor of the whole process therefore
-filters the last step of each:
+A run's ``Redactor`` covers stored texts, but not the loggers, warnings and uncaught errors of
+other libraries. So once a secret is known, one redactor of the whole process filters the last step
+of each:
 
 * ``logging.Handler.format``, which every handler calls for its text, including Prefect's handlers
   and those created later;
@@ -36,11 +36,8 @@ _is_installed = False
 
 
 def hide(redactor: Redactor) -> None:
-    """Remove a redactor's secrets from everything that this process writes from now on.
-
-    Thread-safe.
-    """
-    global _redact, _is_installed  # noqa: PLW0603 - the process has one standard error, too
+    """Remove a redactor's secrets from all later output of this process. Thread-safe."""
+    global _redact, _is_installed  # noqa: PLW0603 - the process also has one standard error
     with _lock:
         _redact = _redact.joined(redactor)
         if not _is_installed:
@@ -54,12 +51,12 @@ def redacted_text(text: str) -> str:
 
 
 def without_known_secrets(text: str) -> str:
-    """Return a text without the secrets that this process knows; what only looks like one stays."""
+    """Return a text without this process's known secrets; mere look-alikes stay."""
     return _redact.without_values(text)
 
 
 def without_known_keys(text: str) -> str:
-    """Return a text without the secrets that this process knows, but for those made of words."""
+    """Return a text without this process's known secrets, except those that consist of words."""
     return _redact.of_no_words.without_values(text)
 
 
@@ -73,8 +70,8 @@ def redacted_errors() -> Iterator[None]:
     """Redact an error that leaves this context; also works as a decorator.
 
     Raises:
-        ConvergenceError: replaces an error whose text cannot be changed, and names its type. Any
-            other error keeps its identity.
+        ConvergenceError: replaces an error with unchangeable text, and names its type. All other
+            errors keep their identity.
     """
     try:
         yield
@@ -94,7 +91,7 @@ def _is_clean(error: BaseException) -> bool:
 
 
 def _mend(error: BaseException | None, chain: list[BaseException]) -> None:
-    """Redact the texts of an error and of its causes, and add all of them to ``chain``."""
+    """Redact the texts of an error and its causes, and append each to ``chain``."""
     if error is None or any(error is link for link in chain) or len(chain) > _MAX_DEPTH:
         return
     chain.append(error)
@@ -133,7 +130,7 @@ def _mended(value: Any, depth: int = 0) -> Any:
 
 
 def _install() -> None:
-    """Redact the output of each last step and change nothing before it."""
+    """Redact the output of each last step, and change nothing before it."""
     plain_format = logging.Handler.format
     plain_warning = warnings.formatwarning
 

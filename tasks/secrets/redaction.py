@@ -1,9 +1,9 @@
 """Secrets: read from the environment at use, redacted from stored texts.
 
 A configuration holds names of environment variables only. ``Secrets`` reads a value when it builds
-a request. ``Redactor`` replaces known values, and strings that look like keys, in all texts that
-go to the journal, the tables, the logs or a metric. ``tasks.secrets.process_redaction`` applies it
-to everything else that this process writes.
+a request. ``Redactor`` replaces known values, and strings that look like keys, in all texts for
+the call log, the tables, the logs or a metric. ``tasks.secrets.process_redaction`` applies it to
+everything else that this process writes.
 
 Only ``shortened`` cuts texts, and it redacts first: a cut through a secret would leave a piece
 that no longer equals it. ``tasks.secrets.fragments`` finds pieces that other code left.
@@ -47,7 +47,9 @@ PLACEHOLDERS = frozenset({
     "api-key", "api_key", "apikey", "your-api-key", "no-key", "nokey", "no-key-required", "sk-no-key-required",
     "anything", "true", "false",
 })  # fmt: skip
-"""Values that people give local servers in place of a key, in lower case: no secrets, but words of answers."""
+"""Values that people use instead of a key for local servers, in lower case: they are no secrets
+and occur in answers.
+"""
 LEAST_TORN = 12
 """Minimum length for replacing pieces of a value: pieces of shorter values are common words."""
 _MAX_NESTED = 2
@@ -112,11 +114,11 @@ class Secrets(_Closed):
         """Return the value of an environment variable as a secret.
 
         Args:
-            name: the variable.
-            key: configuration key that names it, for the error.
+            name: Name of the variable.
+            key: Configuration key that names it, for the error.
 
         Raises:
-            ConfigurationError: the variable is not set, or empty.
+            ConfigurationError: the variable is not set or empty.
 
         Example:
             >>> Secrets({"API_KEY": "x1"}).get("API_KEY", key="api.auth.token_env").get_secret_value()
@@ -146,7 +148,7 @@ class Secrets(_Closed):
 
 
 class Redactor(_Closed):
-    """Replaces secrets in texts.
+    """Redactor of secrets in texts.
 
     Example:
         >>> redact = Redactor(values=["s3cr3t-token"])
@@ -185,7 +187,7 @@ class Redactor(_Closed):
 
     @classmethod
     def of_journal(cls, configuration: "Configuration") -> "Redactor":
-        """Return a redactor of the secrets in the URL of a shared journal."""
+        """Return a redactor of the secrets in the URL of a shared call log."""
         name = journal_name(configuration)
         passwords = _journal_passwords(configuration, Secrets())
         return cls([] if name is None else [name], values=passwords)
@@ -200,11 +202,11 @@ class Redactor(_Closed):
 
     @cached_property
     def of_no_words(self) -> "Redactor":
-        """Redactor of the values that are not made of words, which stand in other texts by chance."""
+        """Redactor of the values that do not consist of words, which other texts may contain."""
         return Redactor(values=[value for value in self._values if not _WORDS.fullmatch(value)])
 
     def variables(self, text: str) -> list[str]:
-        """Return the environment variables whose values, or pieces of them, stand in a text."""
+        """Return the environment variables whose values, or pieces of them, occur in a text."""
         return [
             name
             for name, value in self._named.items()
@@ -219,7 +221,7 @@ class Redactor(_Closed):
         return text
 
     def without_values(self, text: str) -> str:
-        """Return the text without known secrets; what only looks like one stays."""
+        """Return the text without known secrets; strings that only look like secrets stay."""
         if not self._forms or len(text) < MIN_SECRET_LENGTH:
             return text
         lower = folded(text)
@@ -228,7 +230,7 @@ class Redactor(_Closed):
             spans += [(plain.raw(begin), plain.raw(end)) for begin, end in self._spans(plain.text)]
         if not spans:
             return text
-        # A value may be part of an unknown key, whose rest would no longer look like a key.
+        # A value may be part of an unknown key, and the rest would no longer look like a key.
         keys = [span for pattern in _searched(text) for span in _key_spans(pattern, text)]
         spans += [(a, b) for a, b in keys if any(a < end and begin < b for begin, end in spans)]
         kept, position = [], 0
@@ -274,9 +276,9 @@ def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
     """Redact a text and cut its middle, so that at most ``limit`` characters remain.
 
     Args:
-        text: complete text, never cut before.
-        limit: maximum length, 50 or more.
-        redact: removes secrets from a text, e.g. a ``Redactor``; receives the whole text.
+        text: Complete text, never cut before.
+        limit: Maximum characters, 50 or more.
+        redact: Function that removes secrets from the whole text, e.g. a ``Redactor``.
     """
     clean = redact(text)
     if len(clean) <= limit:
@@ -323,16 +325,16 @@ def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def journal_name(configuration: "Configuration") -> str | None:
-    """Return the variable that holds the URL of a shared journal."""
+    """Return the variable with the URL of a shared call log."""
     names = ENV_REFERENCE.findall(configuration.storage.journal or "")
     return names[0] if names else None
 
 
 def journal_url(configuration: "Configuration", secrets: Secrets | None = None) -> str | None:
-    """Return the URL of a shared journal; ``None`` if the journal is a file of the store.
+    """Return the URL of a shared call log; ``None`` if the call log is a file of the store.
 
     Raises:
-        ConfigurationError: the variable is not set, or holds no URL of a journal.
+        ConfigurationError: the variable is not set, or is not a Postgres URL.
     """
     name = journal_name(configuration)
     if name is None:
@@ -367,12 +369,12 @@ def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:
 
 
 def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list[str]:
-    """Return the passwords in the URL of a shared journal, raw and decoded."""
+    """Return the passwords in the URL of a shared call log, raw and decoded."""
     name = journal_name(configuration)
     url = secrets.find(name) if name else None
     if url is None:
         return []
-    # Parsed manually, because a malformed URL appears in errors too and must not leak its
+    # Parsed manually, because a malformed URL also appears in errors and must not leak its
     # password.
     place, _, query = url.get_secret_value().partition("?")
     credentials, at, _ = place.partition("://")[2].rpartition("@")
@@ -392,13 +394,13 @@ def _searched(text: str) -> Iterator[re.Pattern[str]]:
 
 
 def _key_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of keys, without the names in front of them."""
+    """Yield the spans of keys, without the names before them."""
     for match in pattern.finditer(text):
         yield (match.end(1) if pattern.groups else match.start(), match.end())
 
 
 def _masked(match: re.Match[str]) -> str:
-    """Keep the name in front of a value (``api_key=``), replace the rest."""
+    """Keep the name before a value (``api_key=``), and replace the rest."""
     return (match[1] if match.re.groups else "") + MASK
 
 
@@ -431,15 +433,15 @@ def _spellings(value: str) -> dict[int, set[str]]:
 
 
 def _secret_parts(value: str) -> list[str]:
-    """Return the parts of a value whose pieces reveal something.
+    """Return the parts of a value whose pieces are sensitive.
 
-    For a URL, these are random-looking parts and the places of passwords and keys; scheme, host
-    and names are words that occur in answers too.
+    For a URL, these are random-looking parts, passwords and keys; scheme, host and names are words
+    that also occur in answers.
     """
     parts = [value]
     if "://" in value:
         # SQL queries store texts too, without a configuration.
-        from convergence_core.config.secrecy import looks_random  # noqa: PLC0415 - as it says
+        from convergence_core.config.secrecy import looks_random  # noqa: PLC0415 - not needed for SQL queries
 
         place, _, query = value.partition("://")[2].partition("?")
         credentials, at, path = place.rpartition("@")
@@ -460,7 +462,7 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the Base64 of a value, and the part of it within the Base64 of a longer text."""
+    """Yield the Base64 of a value, and its part within the Base64 of a longer text."""
     whole = base64.b64encode(raw).decode()
     forms = [whole, whole.rstrip("=")]
     for n_before in (0, 1, 2):

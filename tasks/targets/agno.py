@@ -95,7 +95,7 @@ class AgnoTarget:
             raise run.fault
         if outcome.failure is not None:
             raise outcome.failure.fault()
-        content: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
+        content: Json = outcome.value  # type: ignore[assignment]  # converted in the worker
         return run.reply(
             content, time_outside_calls_s=run.time_outside_calls_s, provider=self.provider
         )

@@ -225,7 +225,7 @@ class _Meter:
 
 
 def _is_of(request: "Request", page: "Page") -> bool:
-    """Return whether a page made a request; workers and opening pages have no page yet."""
+    """Return whether a page made a request; those of workers and opening pages have no page."""
     try:
         return bool(request.frame.page == page)
     except Exception:  # noqa: BLE001 - Playwright's own, if there is no frame

@@ -135,7 +135,7 @@ class BrowserbaseTarget:
         try:
             end: ScriptEnd | EvaluationFault = await self._scripted(session, params, case)
         finally:
-            # Release the session even if the call is cancelled.
+            # A cancelled call releases its session, too.
             release = asyncio.ensure_future(self._release(session.session_id))
             released = await asyncio.shield(release)
         seconds = time.monotonic() - began_s

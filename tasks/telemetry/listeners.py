@@ -144,7 +144,7 @@ class ListenerThreads:
             return
         try:
             redacted: Event = _redacted(event, self._redact)
-        except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
+        except Exception as error:  # noqa: BLE001 - a listener cannot fail a run
             _LOGGER.warning("no listener received an event: %s", type(error).__name__)
             return
         for thread in self._threads:

@@ -111,7 +111,7 @@ class CallSpans:
                 self._tell("no answer, or a refusal")
             return outcome
 
-        exporter.export = warning_export  # type: ignore[method-assign]  # its result is not told otherwise
+        exporter.export = warning_export  # type: ignore[method-assign]  # no other interface reports the result
         resource = Resource.create({"service.name": "convergence", "convergence.system": system})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -121,7 +121,7 @@ class CallSpans:
         """Record one call; the first failure is logged."""
         try:
             self._record(call)
-        except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
+        except Exception as error:  # noqa: BLE001 - a span cannot fail a run
             self._tell(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:

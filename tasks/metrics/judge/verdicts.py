@@ -233,7 +233,7 @@ def hidden(case: Case, path: str | None) -> tuple[Json, Json]:
     *way, last = parse_path(path)
     node: Json = root
     for part in way:
-        node = node[str(part)] if isinstance(node, dict) else node[int(part)]  # type: ignore[index]  # ``label_at`` went this way
+        node = node[str(part)] if isinstance(node, dict) else node[int(part)]  # type: ignore[index]  # ``label_at`` followed the same path
     if isinstance(node, list):
         node[int(last)] = None  # the neighbours keep their indices
     elif isinstance(node, dict) and node is root:
