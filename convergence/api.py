@@ -29,10 +29,13 @@ class RunOptions(TypedDict, total=False):
     """Options of ``run_optimization``."""
 
     evaluator: Callable[..., Any] | str | None
-    """Scores answers for ``function`` metrics that name no function: a callable or
-    ``"module.function"``."""
+    """Evaluator of ``function`` metrics that name no function: a callable or
+    ``"module.function"``.
+    """
     test_cases: TestCases | None
-    """Replace the configuration's test cases: cases, a path, or a function that returns cases."""
+    """Test cases that replace the configuration's: cases, a path, or a function that returns
+    cases.
+    """
     local_function: Callable[..., Any] | str | None
     """Target that replaces the configuration's endpoint or function: a callable,
     ``"module.function"`` or ``"file.py:function"``.

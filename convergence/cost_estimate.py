@@ -1,11 +1,11 @@
 """Cost estimate of a run: calls, tokens and dollars by role.
 
 The run's plan gives the number of calls; the maximum is that of a run which evaluates every
-planned cell. Tokens and dollars of one call come from earlier runs of the same system (mean and 90
-% quantile) if its store knows the price of each call. Otherwise they come from the requests: 4
-bytes per token, and an answer as long as its case's expected answer, or 150 tokens if that is
-more. Their maximum is the budget's reservation for the most expensive candidate of a sample and
-its neighbours. An estimate makes no call and writes nothing.
+planned cell. If the store knows the price of each call, tokens and dollars come from earlier runs
+of the system (mean and 90 % quantile). Otherwise they come from the requests: 4 bytes per token,
+and an answer as long as the case's expected one, at least 150 tokens. Their maximum is the
+budget's reservation for the most expensive candidate of a sample and its neighbours. An estimate
+makes no call and writes nothing.
 """
 
 import asyncio

@@ -174,9 +174,8 @@ def compare(
 ) -> None:
     """Compare two candidates of a run, or the recommendations of two runs.
 
-    Uses the cases with answers of both: differing parameters, mean scores
-    and their difference with its interval (paired by case), price and
-    latency of an answer, every case.
+    Uses the cases that both answered. Prints differing parameters, mean scores, their difference
+    with its interval (paired by case), price and latency of an answer, and every case.
     """
     opened = locations.open_store(store, config)
     from tasks.report.comparison import compared, comparison_blocks  # noqa: PLC0415 - brings NumPy

@@ -28,8 +28,8 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 class Interrupt(KeyboardInterrupt):
     """Ctrl-C, as a separate class.
 
-    Under ``python -m``, an interpreter whose ``exec`` (of a dataclass in an import, for example)
-    raised ``KeyboardInterrupt`` itself ends by SIGINT, even if the exception was caught. A
+    Under ``python -m``, an ``exec`` that raises ``KeyboardInterrupt`` itself ends the interpreter
+    by SIGINT, even if the exception was caught. Dataclasses of an import run such an ``exec``. A
     subclass avoids that.
     """
 

@@ -350,9 +350,8 @@ def _runtime_arms(system: str, *, agent_type: str | None = None) -> list[dict[st
     """Return all arms, including retired ones, with their posteriors.
 
     Returns:
-        For each arm ``arm_id``, ``params``, ``alpha``, ``beta``, ``mean`` (of the reward, in [0,
-        1]),
-        ``n`` (rewards), ``cost``, ``retired`` and more.
+        For each arm: ``arm_id``, ``params``, ``alpha``, ``beta``, ``mean`` (of the reward, in
+        [0, 1]), ``n`` (rewards), ``cost``, ``retired`` and more.
 
     Raises:
         LookupError: the system never offered an arm.

@@ -521,7 +521,7 @@ def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
 
 
 def chat_routes(chat: LoggedChat) -> APIRouter:
-    """Return the routes; the application closes the chat."""
+    """Return the routes of a chat, which the application closes."""
     handlers, router = _Handlers(chat), APIRouter(tags=["chat"])
     add_route(router, "chat", "GET", "/v1/models", handlers.models, ModelsAnswer)
     streamed = {200: {"model": CompletionAnswer, "content": {"text/event-stream": {}}}}
@@ -559,7 +559,7 @@ class GenerateBody(Body):
 
 
 def generation_routes(chat: LoggedChat) -> APIRouter:
-    """Return the routes; the application closes the chat."""
+    """Return the routes of single answers; the application closes the chat."""
     router = APIRouter(tags=["chat"])
 
     async def generate(body: GenerateBody, request: Request) -> Response:

@@ -3,7 +3,7 @@
 uvicorn only closes idle connections between requests. A partial head, a body after its refusal and
 an unread answer hold a connection forever. Here each of these steps has a deadline that further
 bytes do not extend. If all connections are in use, a new one displaces the connection that has
-waited longest without a request; those that never sent a known token go first. So a peer that
+waited longest without a request. Those that never sent a known token go first. So a peer that
 opens sockets and sends nothing displaces its own connections, not clients with a token.
 """
 
@@ -31,7 +31,7 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close
 
 
 class ConnectionLimitError(ConvergenceError):
-    """The limit of connections exceeds the limit of open files."""
+    """The requested connections exceed the limit of open files."""
 
 
 def most_connections(wanted: int | None) -> int:

@@ -92,13 +92,13 @@ def _is_error(answer: Mapping[str, Json]) -> bool:
 
 
 def without_keys(answer: Mapping[str, Json]) -> Any:
-    """Return a provider's answer without this project's secrets; those made of words stay outside of errors."""
+    """Redact our secrets in a provider's answer; those made of words only in errors."""
     redact = without_known_secrets if _is_error(answer) else without_known_keys
     return redact_json(dict(answer), redact)
 
 
 def passthrough_routes(chat: LoggedChat) -> APIRouter:
-    """Return the routes; the application closes the chat."""
+    """Return the forwarding routes; the application closes the chat."""
     router = APIRouter(tags=["chat"])
 
     async def forwarded(path: str, body: ProviderBody, request: Request) -> Response:

@@ -44,11 +44,13 @@ class ServiceOptions:
     rate: float | None = 2_000.0
     """Requests per second and token; ``None`` means no limit."""
     most_waiting: int = 10_000
-    """Most requests that wait for their commit; the service refuses more."""
+    """Maximum requests that wait for their commit; the service refuses more."""
     grace_s: int = 30
     """Seconds for open requests at shutdown."""
     connections: int | None = None
-    """Most open connections; ``None`` means 1,000, or as many as the limit of open files allows."""
+    """Maximum open connections; ``None`` means 1,000, or as many as the limit of open files
+    allows.
+    """
     step_s: float = 10.0
     """Seconds for the head of a request, for the rest of a refused body, and for the client to
     read an answer."""

@@ -67,9 +67,8 @@ class RLPConfig:
     temperature: float | None = 0.7
     """Temperature of thoughts; ``None`` omits it."""
     use_logprobs: Literal["auto"] | bool = "auto"
-    """Source of the predictions: the log-probabilities of the answer's first token (``True``), the
-    probability that the answer states (``False``), or the former if the provider sends them
-    (``"auto"``).
+    """Source of the predictions: log-probabilities of the answer's first token (``True``), the
+    answer's stated probability (``False``), or the former if the provider sends them (``"auto"``).
     """
     seed: int = 0
 
@@ -150,7 +149,7 @@ class PendingGain:
 
 
 class RLPMixin:
-    """Thinks, rewards and learns; for one event loop."""
+    """Mixin that writes, rewards and learns from thoughts, for one event loop."""
 
     def __init__(self, llm_provider: LLM | Completer, config: RLPConfig | None = None) -> None:
         """Create the mixin without a call.

@@ -135,7 +135,7 @@ class SyntheticDataset:
 
 
 class SAOMixin:
-    """Writes, answers, judges and filters; for one event loop."""
+    """Mixin that writes prompts, answers, judges and filters, for one event loop."""
 
     def __init__(
         self,

@@ -23,7 +23,9 @@ class ShopProduct:
     price: str
     """Price as shown; empty if sold out."""
     layout: str = "classic"
-    """`redesign`: the class names an old price; `table`: class and property name another product's."""
+    """`redesign`: the class marks an old price; `table`: class and property mark another
+    product's.
+    """
     delay_ms: int = 0
     """Delay until the price appears."""
     cover: str = ""
@@ -103,7 +105,7 @@ def page_of(name: str, product: ShopProduct, port: str) -> str:
 
 
 class ShopHandler(BaseHTTPRequestHandler):
-    """Answers ``GET /NAME`` with a product's page, and ``GET /ad.js`` with an advertisement."""
+    """Handler of ``GET /NAME``, a product's page, and ``GET /ad.js``, an advertisement."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise the second write of an answer waits 40 ms
