@@ -1,8 +1,8 @@
 """Conditions that a trained adapter must meet before it answers.
 
-Training may raise the reward and ruin the rest: a policy that drifts far writes gibberish that its own
-objective likes, and ratings that mean nothing teach something too. Distance and form catch the first, the
-held-out reward the second. What was not measured is not passed.
+Training may raise the reward and damage everything else: a policy that drifts far writes gibberish
+that its own objective rewards, and random ratings can be learned too. Distance and form catch the
+first, the held-out reward the second. A condition without a measurement is not met.
 """
 
 import math
@@ -26,45 +26,45 @@ CONDITIONS: Final[Mapping[str, str]] = {
 }
 """Check → its condition, in the order of checking."""
 MOST_KL_NATS: Final = 1.5
-"""Nats per response."""
+"""Maximum divergence, nats per response."""
 LEAST_WELL_FORMED: Final = 0.95
 LEAST_HELD_OUT: Final = 20
-"""Prompts."""
+"""Minimum number of prompts."""
 LEAST_REPAIRS_KEPT: Final = 0.875
-"""Share of repaired answers."""
+"""Minimum share of repaired answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMeasures:
-    """Measurements of a candidate on held-out prompts. ``None`` if it was not measured."""
+    """Measurements of a candidate on held-out prompts. ``None`` if not measured."""
 
     n_held_out: int
-    """Prompts that were held out."""
+    """Number of held-out prompts."""
     weights_problem: str
-    """What is wrong with the weights; empty: nothing is."""
+    """Problem with the weights; empty if there is none."""
     kl_nats: Figure | None = None
     """Divergence of the candidate's answers from the incumbent's, nats per response."""
     well_formed: Figure | None = None
-    """Share of its answers that end by themselves and are readable."""
+    """Share of its answers that are complete and readable."""
     reward_difference: Figure | None = None
     """Reward of the candidate less the incumbent's, in [-2, 2]."""
     reward_rests_on: str = ""
-    """What the difference was estimated from."""
+    """Evidence for the difference."""
     n_ratings: int | None = None
-    """Ratings of the role from which it was estimated. ``None`` if none were."""
+    """Number of the role's ratings behind the estimate. ``None`` if it uses none."""
     n_new_flags: int | None = None
     """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
     n_repairs: int | None = None
-    """Prompts whose answer was marked low and that the incumbent answers rightly."""
+    """Number of prompts with a low-rated answer that the incumbent answers correctly."""
     n_repairs_kept: int = 0
-    """Those that the candidate answers rightly."""
+    """Number of these that the candidate answers correctly."""
     repairs_rest_on: str = ""
-    """What said which answers are right."""
+    """Evidence for the right answers."""
     has_server_answered: bool | None = None
 
 
 def gate_checks(measures: GateMeasures) -> tuple[GateCheck, ...]:
-    """Return the verdict on each condition; if all are passed, the adapter may be activated."""
+    """Return the verdict on each condition; an adapter that passes all may be activated."""
     problem, n_flags = measures.weights_problem, measures.n_new_flags
     has_answered = measures.has_server_answered
     return (
@@ -87,12 +87,12 @@ def gate_checks(measures: GateMeasures) -> tuple[GateCheck, ...]:
 
 
 def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
-    """Return why an adapter is refused; ``None`` if it passed every check."""
+    """Return why an adapter is rejected; ``None`` if it passed every check."""
     return "; ".join(check.words.rstrip(".") for check in checks if not check.passed) or None
 
 
 def lacks_power(checks: Iterable[GateCheck]) -> bool:
-    """Return whether nothing is wrong with an adapter but that its gain is not certain yet."""
+    """Return whether an adapter only lacks certainty about a positive gain."""
     failed = [check for check in checks if not check.passed]
     return [check.name for check in failed] == ["reward"] and (failed[0].value or 0.0) > 0.0
 
@@ -107,7 +107,7 @@ def _reward(measures: GateMeasures) -> GateCheck:
     )
     more = None
     if measures.n_ratings is not None and figure.low <= 0 < figure.value:
-        # The width of an interval falls with the square root of the ratings.
+        # The width of an interval falls with the square root of the number of ratings.
         wanted = ((figure.value - figure.low) / figure.value) ** 2
         more = max(1, math.ceil(measures.n_ratings * (wanted - 1)))
         words = f"{words}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
@@ -174,7 +174,7 @@ def _check(
 
 
 def _finite(figure: Figure | None) -> Figure | None:
-    """Return a measurement, ``None`` if it or an end of its interval is no finite number."""
+    """Return a measurement; ``None`` if it or an end of its interval is not finite."""
     if figure is None:
         return None
     numbers = [number for number in (figure.value, figure.low, figure.high) if number is not None]

@@ -1,8 +1,8 @@
 """Records of adapters, their statuses, checks and training rounds.
 
-An adapter is *registered* as a candidate with the marks it was trained on. It is stale, for good, as soon
-as one of those marks is edited, taken back or forgotten, or its parent is stale: what it has learned then
-is not what people say.
+An adapter is *registered* as a candidate with the ratings it was trained on. It becomes stale
+permanently when one of those ratings is edited, withdrawn or forgotten, or its parent becomes
+stale, because it then learned from ratings that are no longer valid.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ _NEXT: Final[Mapping[AdapterStatus, tuple[AdapterStatus, ...]]] = {
     "rejected": ("stale",),
     "stale": (),
 }
-"""Status → those that may follow it."""
+"""Status → statuses that may follow it."""
 USED: Final[tuple[AdapterStatus, ...]] = (
     "candidate", "undecided", "active", "inactive", "rejected",
 )  # fmt: skip
-"""Statuses of adapters whose marks count as used; those of others are open for training again."""
+"""Statuses of adapters whose ratings count as used; ratings of other adapters train again."""
 
 MarkKind = Literal["rating", "comparison"]
 RoundStatus = Literal["running", "done", "interrupted", "failed"]
@@ -48,17 +48,17 @@ RoundStatus = Literal["running", "done", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedMark:
-    """One rating or comparison that an adapter was trained on."""
+    """A rating or comparison that an adapter was trained on."""
 
     kind: MarkKind
     interaction_id: str
-    """The rated answer; of two compared ones the first by name."""
+    """The rated answer, or the first of two compared answers by id."""
     user_id: str
-    """Who rated."""
+    """Rater."""
     seq: int
-    """Number of the event in its table; another one that counts later makes the adapter stale."""
+    """Number of the event in its table; a later event makes the adapter stale."""
     other_id: str = ""
-    """The second of two compared answers by name; empty: a rating."""
+    """The second of two compared answers by id; empty for a rating."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,29 +66,29 @@ class AdapterRecord:
     """One registered adapter."""
 
     version: str
-    """``ROLE-NNNN``, never used twice."""
+    """``ROLE-NNNN``, never reused."""
     role: str
     base_model: str
     parent: str | None
-    """Version it was trained on from. ``None`` means the base model."""
+    """Version from which training started. ``None`` means the base model."""
     objective: str
     """E.g. ``qrpo``."""
     status: AdapterStatus
     reason: str | None
-    """Why it has this status. ``None`` if it is as it was registered."""
+    """Why it has this status. ``None`` if the status has not changed since registration."""
     folder_sha256: str
-    """Of its two files, as registered."""
+    """Hash of its two files at registration."""
     n_rows: int
-    """Marks it was trained on itself; its parent's are not counted."""
+    """Number of ratings it was trained on, without its parent's."""
     is_removed: bool
-    """Whether its files were removed, for they hold what was learned from a forgotten text."""
+    """Whether its files were removed because they contain learning from a forgotten text."""
     created_us: int
     decided_us: int
-    """When it got its status."""
+    """Time of its status."""
 
     @property
     def since(self) -> str:
-        """When it got its status, in words."""
+        """Time of its status, in words."""
         return f"{datetime.fromtimestamp(self.decided_us / 1e6, UTC):%Y-%m-%d %H:%M} UTC"
 
     @property
@@ -99,7 +99,7 @@ class AdapterRecord:
 
     @property
     def origin_words(self) -> str:
-        """What it was trained on and from, in a sentence."""
+        """Its training data and parent, in a sentence."""
         return (
             f"role {self.role}, model {self.base_model}, {self.objective} on {self.n_rows:,} ratings, "
             f"from {self.parent or 'the base model'}"
@@ -108,26 +108,26 @@ class AdapterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """Verdict of one condition that an adapter must meet before it is activated."""
+    """Verdict on one condition for activating an adapter."""
 
     name: str
     passed: bool
     value: float | None
-    """What was measured. ``None`` if nothing was; then it is not passed."""
+    """Measured value. ``None`` without a measurement; the check is then not passed."""
     low: float | None
-    """Ends of the value's interval. ``None`` if it has none."""
+    """Lower end of the value's interval. ``None`` if it has none."""
     high: float | None
     threshold: float | None
-    """What the value is held against. ``None`` if the condition has no number."""
+    """Bound of the value. ``None`` if the condition has no number."""
     unit: str
     words: str
     """The verdict in a sentence."""
     n_more: int | None = None
-    """Further ratings that would settle it. ``None`` if not known, or not needed."""
+    """Number of further ratings that would settle it. ``None`` if unknown or not needed."""
 
     @property
     def measured(self) -> str | None:
-        """The value with its interval and unit. ``None`` if nothing was measured."""
+        """The value with its interval and unit. ``None`` without a measurement."""
         if self.value is None:
             return None
         text = distinguish(self.value, self.threshold)
@@ -145,14 +145,14 @@ class TrainingRoundRecord:
     objective: str
     status: RoundStatus
     version: str | None
-    """Adapter that came of it. ``None`` if none has."""
+    """Resulting adapter. ``None`` if there is none."""
     started_us: int
     ended_us: int | None
-    """``None`` if it runs, or was killed."""
+    """``None`` if it is running or was killed."""
     n_rows: int
     settings: Mapping[str, Json]
     metrics: Mapping[str, Json]
-    """Numbers of the training, e.g. its last loss."""
+    """Statistics of the training, e.g. its last loss."""
     reason: str | None
     """Why it failed or was interrupted."""
 
@@ -161,9 +161,9 @@ def answering_words(version: str | None, role: str, *, again: bool = False) -> s
     """Return which adapter answers now, in a sentence.
 
     Args:
-        version: of the adapter; ``None`` means the base model.
-        role: that it answers for.
-        again: whether it did so before, and was brought back.
+        version: Version of the adapter; ``None`` means the base model.
+        role: Role for which it answers.
+        again: Whether it was restored after answering earlier.
     """
     return f"{version or 'The base model'} answers for the role {role}{' again' * again}."
 
@@ -183,14 +183,14 @@ def check_change(version: str, before: AdapterStatus, after: AdapterStatus) -> N
 
 
 def check_gate(version: str, checks: tuple[GateCheck, ...]) -> None:
-    """Make sure that an adapter met every condition.
+    """Check that an adapter met every condition.
 
     Args:
-        version: of the adapter.
-        checks: its last verdicts.
+        version: Version of the adapter.
+        checks: Its latest verdicts.
 
     Raises:
-        AdapterRefusedError: one is not met, or there are none.
+        AdapterRefusedError: a condition is not met, or there are no verdicts.
     """
     failed = [check.words for check in checks if not check.passed]
     if failed or not checks:

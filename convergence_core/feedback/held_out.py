@@ -1,6 +1,6 @@
 """Comparison of a new adapter with the old one, by answers to held-out prompts.
 
-The form of an answer is judged by rules that need no judge: not empty, readable, in no loop.
+Rules judge the form of an answer without a judge: not empty, readable, without a loop.
 """
 
 import math
@@ -19,15 +19,15 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 
 LEVEL: Final = 0.95
 LONGEST_PERIOD: Final = 20
-"""Words of a phrase that is found when it is said again and again."""
+"""Maximum words of a phrase whose repetition counts as a loop."""
 MAX_PHRASE_REPEATS: Final = 4
-"""How often a phrase may be said without anything between, and eight words at least."""
+"""Maximum immediate repetitions of a phrase, which must cover at least eight words."""
 FIRST_WORDS: Final = 4_000
-"""Words that are looked at."""
+"""Number of leading words that are checked."""
 LONGEST_RUN: Final = 100
-"""How often one character may follow itself; rules of tables and code stay below."""
+"""Maximum run of one character; rules in tables and code are shorter."""
 MOST_STRANGE: Final = 0.05
-"""Share of an answer's characters that may be unreadable."""
+"""Maximum share of unreadable characters in an answer."""
 _STRANGE: Final = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 
@@ -38,15 +38,17 @@ class HeldOutAnswer:
     prompt_key: str
     text: str
     reward: float | None = None
-    """Its rating as a share of the scale, in [0, 1]. ``None`` if no one rates held-out answers."""
+    """Its rating as a share of the scale, in [0, 1]. ``None`` without a rater."""
     log_ratio: float | None = None
-    """Of a new adapter's answer: its log-likelihood by the new one less that by the one in service, nats."""
+    """For a new adapter's answer: its log-likelihood by the new adapter less that by the active
+    one, nats.
+    """
 
     @property
     def divergence(self) -> float | None:
-        """Estimate k3 of the divergence by this answer (Schulman 2020): ``exp(-r) - 1 + r`` of its log-ratio r.
+        """Estimate k3 of the divergence from this answer (Schulman 2020).
 
-        It is unbiased like r, and never negative.
+        It is ``exp(-r) - 1 + r`` for log-ratio r: unbiased like r, and never negative.
         """
         if self.log_ratio is None:
             return None
@@ -55,16 +57,17 @@ class HeldOutAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutComparison:
-    """What two adapters answered to the same prompts."""
+    """Comparison of two adapters' answers to the same prompts."""
 
     n_prompts: int
     kl_nats: Estimate | None
-    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean
-    ``divergence`` of the new one's own answers. ``None`` if not measured."""
+    """Kullback-Leibler divergence of the new adapter from the old one, nats per answer: the mean
+    ``divergence`` of the new adapter's answers. ``None`` if not measured.
+    """
     well_formed: Estimate | None
-    """Share of the new one's answers with a good form."""
+    """Share of well-formed answers of the new adapter."""
     reward_difference: Estimate | None
-    """New less old, paired by prompts, as a share of the scale. ``None`` if not rated."""
+    """New less old reward, paired by prompt, as a share of the scale. ``None`` if not rated."""
 
 
 def compare_held_out(
@@ -73,11 +76,11 @@ def compare_held_out(
     """Compare two adapters; intervals count prompts, not answers.
 
     Args:
-        new: answers of the new one; several to a prompt count as their mean.
-        old: of the one in service.
+        new: Answers of the new adapter; several to a prompt count as their mean.
+        old: Answers of the active adapter.
 
     Raises:
-        ValueError: there are no answers of one of them, or they are to different prompts.
+        ValueError: an adapter has no answers, or the prompts differ.
     """
     prompts = {answer.prompt_key for answer in new}
     if not prompts or prompts != {answer.prompt_key for answer in old}:
@@ -96,7 +99,7 @@ def compare_held_out(
 
 
 def form_fault(text: str) -> str | None:
-    """Return what is wrong with an answer's form; ``None``: nothing."""
+    """Return the fault in an answer's form; ``None`` if it has none."""
     if not text.strip():
         return "empty"
     if sum(map(_is_strange, text)) > MOST_STRANGE * len(text):

@@ -1,16 +1,16 @@
 """Blinded test of an activated adapter on live traffic, valid at any look.
 
-A coin decides for each conversation whether the adapter answers it, or what answered before. Conversations
-are what is counted, each by the mean reward of its ratings: those of one conversation have one coin, so
-they are one piece of evidence, however many they are. Raters need no such care: each one's conversations
-have coins of their own, so whom a rater likes to praise falls on both sides alike.
+A coin decides for each conversation whether the new adapter or its predecessor answers it. The
+unit of evidence is the conversation, with the mean reward of its ratings: all its answers share
+one coin. Raters need no adjustment: each rater's conversations have independent coins, so generous
+raters affect both sides alike.
 
-With p the probability of the adapter and x in [0, 1] the mean reward of a conversation, both sides bet
-against each other (``convergence_core.gate.betting``), around the mean of the conversations before. Each
-of the two claims, *better* and *worse*, is made where its wealth reaches ``2 / alpha`` (1), so together they
-are ever wrong with probability at most ``alpha``, however often one looks (Ville). A rating that is changed
-later changes its conversation's x and so the evidence from then on; that is outside the proof, and measured
-(docs/adapters.md).
+With p the probability of the adapter and x in [0, 1] the mean reward of a conversation, both sides
+bet against each other (``convergence_core.gate.betting``), centred on the mean of the earlier
+conversations. A claim, *better* or *worse*, is made when its wealth reaches ``2 / alpha`` (1). So
+the probability that either is ever wrong is at most ``alpha``, at any number of looks (Ville). A
+rating changed later changes its conversation's x and the evidence from then on. The proof does not
+cover that; docs/adapters.md reports a measurement.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.gate.betting import LOG_START, log_mean_wealth, log_pair_factors
 
 ALPHA: Final = 0.05
-"""Largest probability of a wrong claim, of both together."""
+"""Maximum probability of a wrong claim, for both claims together."""
 _N_BISECTIONS: Final = 30
 _PRIOR: Final = 2.0
-"""Conversations of mean .5 that the first centres start from."""
+"""Number of prior conversations, with mean .5, in the first centres."""
 _WIDEST: Final = 0.99
-"""Largest difference that is tested, of rewards in [0, 1]."""
+"""Largest tested difference, of rewards in [0, 1]."""
 _THRESHOLD: Final = float(np.log(2.0 / ALPHA))
-"""Of the evidence for a claim, nats (eq. 1)."""
+"""Evidence required for a claim, nats (eq. 1)."""
 Claim = Literal["better", "worse"]
 _CLAIMS: Final[tuple[Claim, ...]] = ("better", "worse")
 
@@ -47,11 +47,11 @@ class RatedConversation:
 
 
 def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim | None:
-    """Return what rated conversations prove, in order of their first answers; ``None``: nothing yet.
+    """Return the claim that rated conversations prove; ``None`` if neither is proven yet.
 
     Args:
-        conversations: all that are rated.
-        share: probability of the adapter, in (0, 1).
+        conversations: All rated conversations, in order of their first answers.
+        share: Probability of the adapter, in (0, 1).
 
     Raises:
         ValueError: a reward or the share is out of range.
@@ -61,7 +61,7 @@ def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim 
 
 
 def weigh(test: LiveTest, conversations: Sequence[RatedConversation]) -> LiveTest:
-    """Return a test with the difference and the interval of rated conversations, as of ``claim_of``."""
+    """Return a test with the difference and interval of conversations, as in ``claim_of``."""
     rewards = np.array([conversation.reward for conversation in conversations])
     is_candidate = np.array(
         [conversation.is_candidate for conversation in conversations], dtype=bool
@@ -85,7 +85,7 @@ class _Bets:
 
     def __init__(self, conversations: Sequence[RatedConversation], share: float) -> None:
         given = np.array([conversation.reward for conversation in conversations], dtype=np.float64)
-        if not np.all(np.abs(given) <= 1.0):  # written so that NaN fails
+        if not np.all(np.abs(given) <= 1.0):  # also refuses NaN
             raise ValueError("each reward must be a number in [-1, 1]")
         if not 0.0 < share < 1.0:
             raise ValueError(f"share must lie in (0, 1), but got {share}")
@@ -97,7 +97,7 @@ class _Bets:
         self._centres = (0.5 * _PRIOR + before) / (_PRIOR + np.arange(given.size))
 
     def log_wealth(self, claim: Claim, effect: float) -> float:
-        """Return the logarithm of the wealth of a claim about the difference less ``effect``, nats."""
+        """Return the log wealth of a claim about the difference less ``effect``, nats."""
         is_first, share = self._is_candidate, self._share
         if claim == "worse":
             is_first, share, effect = ~is_first, 1.0 - share, -effect

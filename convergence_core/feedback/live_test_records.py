@@ -8,47 +8,50 @@ from convergence_core.result.number_text import plural, whole_percent
 
 LiveStatus = Literal["running", "better", "worse", "undecided", "ended"]
 BY: Final = "live_test"
-"""Who is written down as the one who takes a worse adapter back."""
+"""Actor in the records when a worse adapter is rolled back."""
 _COIN_SIDES: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTest:
-    """One blinded test of a role's new adapter against what answered before."""
+    """One blinded test of a role's new adapter against its predecessor."""
 
     test_id: str
-    """Of which the coins are made as well."""
+    """Id of the test, which also seeds its coins."""
     version: str
-    """The new adapter."""
+    """Version of the new adapter."""
     control: str | None
-    """What answered before. ``None`` means the base model."""
+    """Version of the predecessor. ``None`` means the base model."""
     role: str
     share: float
     max_ratings: int
     status: LiveStatus
     n_ratings: int = 0
     n_conversations: int = 0
-    """Conversations with a rating; this and what follows as it is now, or was at the test's end."""
+    """Number of rated conversations. This and the following fields are current, or final after the
+    test.
+    """
     difference: float | None = None
-    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``
-    means one side has none."""
+    """Mean reward of the new adapter's conversations less that of the others, in [-2, 2]; ``None``
+    if a side has none.
+    """
     low: float | None = None
-    """Ends of its 95 % confidence sequence, which holds at any look."""
+    """Lower end of its 95 % confidence sequence, which is valid at any look."""
     high: float | None = None
     reason: str | None = None
-    """Why it ended without a verdict; ``None`` if it has not."""
+    """Why it ended without a verdict; ``None`` if it did not."""
     started_us: int = 0
     ended_us: int | None = None
 
     @property
     def keeps_adapter(self) -> bool:
-        """Whether the adapter answers all at the end, by its ratings; what answered before does otherwise."""
+        """Whether the new adapter answers everything after the test, by its ratings."""
         is_higher = self.difference is not None and self.difference > 0.0
         return self.status == "better" or (self.status == "undecided" and is_higher)
 
     @property
     def words(self) -> str:
-        """The test's state in a sentence without its end."""
+        """The test's state in a sentence without a full stop."""
         control = self.control or "the base model"
         on = f"on {plural(self.n_ratings, 'rating')} of {plural(self.n_conversations, 'conversation')}"
         if self.difference is not None and self.low is not None and self.high is not None:
@@ -78,22 +81,22 @@ class LiveTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAnswer:
-    """Part of an answer in a test."""
+    """Assignment of an answer in a test."""
 
     test_id: str
     unit: str
-    """Conversation, by a hash of the test, the user and its name or its first message."""
+    """Hash of the test, the user, and the conversation's id or first message."""
     is_candidate: bool
-    """Whether the new adapter was to answer."""
+    """Whether the new adapter should answer."""
 
 
 def assigned(test: LiveTest, user_id: str, conversation: str) -> LiveAnswer:
-    """Return the part of a conversation's answers in a test: the coin falls once for all of them.
+    """Return the assignment of a conversation's answers; one coin decides for all of them.
 
     Args:
-        test: that runs.
-        user_id: who is answered.
-        conversation: its id; of one without, what the user said first.
+        test: Running test.
+        user_id: User of the conversation.
+        conversation: Id of the conversation, or the user's first message without one.
     """
     text = "\0".join((test.test_id, user_id, conversation))
     unit = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

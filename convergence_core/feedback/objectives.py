@@ -1,12 +1,12 @@
 """Training targets of ratings, thumbs and comparisons; order of rows.
 
 A rating is trained on as its quantile among the ratings of its user (QRPO, Matrenok et al. 2025,
-arXiv 2507.08068): whoever gives nothing but 4 and 5 says as much by a 4 as another one by a 1. The
-paper takes quantiles among answers to one prompt; here each prompt has one rated answer, so they are
-taken among a user's ratings.
+arXiv 2507.08068): a 4 from a user who gives only 4 and 5 means as much as a 1 from another user.
+The paper takes quantiles among answers to one prompt. Here each prompt has one rated answer, so
+quantiles are taken among a user's ratings.
 
-Thumbs, and ratings of 4 and more or 2 and less, are desirable or undesirable answers (KTO, Ethayarajh et
-al. 2024, arXiv 2402.01306). A 3 is neither and is left out.
+Thumbs, and ratings of 4 and more or 2 and less, are desirable or undesirable answers (KTO,
+Ethayarajh et al. 2024, arXiv 2402.01306). A 3 is neither and is left out.
 
 Notation
     r_i  rating i of a user's n;  q_i = (#{r_j < r_i} + (#{r_j = r_i}) / 2) / n, in (0, 1)
@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from convergence_core.feedback.records import Rating
 
 DESIRABLE_FROM: Final = 4
-"""Lowest rating of a desirable answer."""
+"""Minimum rating of a desirable answer."""
 UNDESIRABLE_TO: Final = 2
-"""Highest rating of an undesirable answer."""
+"""Maximum rating of an undesirable answer."""
 MIN_RATINGS_PER_USER: Final = 5
-"""Ratings of a user from which their quantiles are taken among their own; before, among everybody's."""
+"""Minimum ratings of a user for quantiles among their own; with fewer, all users' ratings are
+used.
+"""
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +37,8 @@ def mid_rank_quantiles(values: Sequence[float], among: Sequence[float] | None = 
     """Return the share of values below each, ties counted half, shape (n,).
 
     Args:
-        values: numbers of any scale.
-        among: what they are compared with and are part of; ``None`` means each other.
+        values: Numbers on any scale.
+        among: Numbers for comparison, which include the values; ``None`` means the values.
     """
     ordered = np.sort(np.asarray(values if among is None else among, dtype=float))
     points = np.asarray(values, dtype=float)
@@ -49,16 +51,16 @@ def mid_rank_quantiles(values: Sequence[float], among: Sequence[float] | None = 
 def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
     """Return the target of each rating, in (0, 1), shape (n,).
 
-    A user's ratings are ranked among their own; those of a user with fewer than ``MIN_RATINGS_PER_USER`` among
-    everybody's, for a single rating has no rank. Equal ratings have equal targets, and the order of
-    the rows does not matter.
+    A user's ratings are ranked among themselves, or among everybody's if there are fewer than
+    ``MIN_RATINGS_PER_USER``, because a single rating has no rank. Equal ratings of a user have
+    equal targets, and the order of the rows does not matter.
 
     Args:
-        users: who gave each rating.
-        ratings: of any scale; higher is better.
+        users: User of each rating.
+        ratings: Ratings on any scale; higher is better.
 
     Raises:
-        ValueError: there are not as many users as ratings.
+        ValueError: the numbers of users and ratings differ.
     """
     if len(users) != len(ratings):
         raise ValueError(f"{len(users)} users gave {len(ratings)} ratings: give a user for each")
@@ -73,7 +75,7 @@ def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
 
 
 def desirability(rating: Rating) -> bool | None:
-    """Return whether an answer is desirable; ``None`` means a 3, which is neither."""
+    """Return whether an answer is desirable; ``None`` for a 3, which is neither."""
     if rating.rating is None:
         return rating.thumbs == "up"
     if rating.rating >= DESIRABLE_FROM:
@@ -82,10 +84,11 @@ def desirability(rating: Rating) -> bool | None:
 
 
 def balanced_weights(desirable: Sequence[bool]) -> Floats:
-    """Return weights by which both kinds of answers weigh the same in sum, shape (n,).
+    """Return weights that give both kinds of answers the same total, shape (n,).
 
-    Their mean is 1, so that the learning rate means the same whatever the shares; the weight of a
-    desirable answer is n_bad / n_good times that of another. Where all are of one kind, each weighs 1.
+    Their mean is 1, so that the learning rate has the same meaning for any shares. The weight of a
+    desirable answer is n_bad / n_good times that of another. If all are of one kind, each has
+    weight 1.
     """
     is_good = np.asarray(desirable, dtype=bool)
     n, n_good = len(is_good), int(is_good.sum())
@@ -96,10 +99,10 @@ def balanced_weights(desirable: Sequence[bool]) -> Floats:
 
 
 def seeded_order(keys: Sequence[str], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the order in which rows are read, shape (n,): by key, then shuffled.
+    """Return the order of rows, shape (n,): sorted by key, then shuffled.
 
-    Rows come from a database in an order that may follow their marks; sorted by key first, the same rows
-    have the same order wherever they came from.
+    A database may return rows in an order that follows their ratings. After sorting by key, the
+    same rows always have the same order.
     """
     by_key = np.array(sorted(range(len(keys)), key=lambda i: keys[i]), dtype=np.int64)
     order: NDArray[np.int64] = by_key[rng.permutation(len(keys))]

@@ -1,24 +1,27 @@
-"""Held-out reward of a policy, estimated from rated answers of the one in service.
+"""Held-out reward of a policy, estimated from rated answers of the active one.
 
-Answers ``y_i`` were given by the incumbent ``p`` and rated ``r_i``. Self-normalised importance weights
-(Swaminathan & Joachims 2015, eq. 8) value the candidate ``c`` on them, and equal ones the incumbent:
+Answers ``y_i`` were given by the incumbent ``p`` and rated ``r_i``. Self-normalised importance
+weights (Swaminathan & Joachims 2015, eq. 8) estimate the value of the candidate ``c`` from them,
+and equal weights that of the incumbent:
 
     V(c) = sum_i w_i r_i / sum_i w_i,   w_i = exp(t (log c(y_i) - log p(y_i)))            (1)
 
-At ``t = 1`` this is the expected reward of ``c``. The weights of whole answers vary so much that few of
-them carry the sum; then ``t < 1`` values the policy ``p^(1-t) c^t / Z`` on the way to it, whose difference
-has the sign of ``Cov_p(r, log c - log p)`` for small ``t``: whether what the candidate makes likelier is
-what people rate higher. ``t`` is chosen by the weights alone, never by the ratings.
+At ``t = 1`` this is the expected reward of ``c``. The weights of whole answers vary so much that
+few of them dominate the sum. Then ``t < 1`` estimates the value of the intermediate policy
+``p^(1-t) c^t / Z``. For small ``t`` its difference has the sign of ``Cov_p(r, log c - log p)``:
+whether the candidate makes higher-rated answers more likely. ``t`` depends only on the weights,
+never on the ratings.
 
-The interval is Student's, with the error of the jackknife over groups of answers (Efron & Tibshirani 1993,
-eq. 11.5). Where few answers carry the difference its error is itself uncertain, so its degrees of freedom
-are those of the weights, with ``c_g`` the sum of ``w / mean(w) - 1`` over a group:
+The interval is Student's, with the error of the jackknife over groups of answers (Efron &
+Tibshirani 1993, eq. 11.5). If few answers dominate the difference, its error is itself uncertain.
+So its degrees of freedom are those of the weights, with ``c_g`` the sum of ``w / mean(w) - 1``
+over a group:
 
     df = (sum_g c_g^2)^2 / sum_g c_g^4, at most n_groups - 1                              (2)
 
-Of 2,000 random candidates each, at 20, 60 and 120 answers, four sizes of the weights, and ratings that are
-even or mostly the best one, .6 to 3.4 % had a lower end above 0, where 2.5 % are meant. With all degrees of
-freedom and the linearised error it was up to 6.3 %.
+Of 2,000 random candidates each, at 20, 60 and 120 answers, four sizes of the weights, and ratings
+that are even or mostly the best one, .6 to 3.4 % had a lower end above 0, where 2.5 % are nominal.
+With all degrees of freedom and the linearised error, up to 6.3 % had.
 """
 
 from dataclasses import dataclass
@@ -31,7 +34,7 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 
 LEAST_GROUPS: Final = 8
-"""Groups without which no interval is given: Student's would rest on what it assumes."""
+"""Minimum number of groups; with fewer, Student's interval would rest on its assumptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +42,21 @@ class OfflineReward:
     """Difference of reward between candidate and incumbent."""
 
     difference: float
-    """Candidate's less incumbent's at ``step``, in the units of the rewards."""
+    """Candidate's reward less incumbent's at ``step``, in the units of the rewards."""
     low: float
-    """Ends of its interval."""
+    """Lower end of its interval."""
     high: float
     step: float
-    """``t`` of (1): 1 is the candidate itself, below it a policy on the way to it."""
+    """``t`` of (1): 1 is the candidate itself, less is an intermediate policy."""
     effective_n: float
-    """``(sum w)^2 / sum w^2`` of the candidate's weights at ``step``: answers that carry the estimate."""
+    """``(sum w)^2 / sum w^2`` of the candidate's weights at ``step``: effective number of answers.
+    """
     n_answers: int
     n_groups: int
 
     @property
     def words(self) -> str:
-        """What the estimate rests on."""
+        """Evidence of the estimate."""
         way = "" if self.step >= 1 else f", {100 * self.step:.0f} % of the way to the candidate"
         return (
             f"{self.n_answers:,} rated answers to {self.n_groups:,} prompts "
@@ -67,13 +71,14 @@ def offline_reward(
     *,
     groups: ArrayLike | None = None,
 ) -> OfflineReward | None:
-    """Estimate how much more reward a candidate earns than the incumbent.
+    """Estimate the reward difference between a candidate and the incumbent.
 
     Args:
-        rewards: of each rated answer, (n,).
-        log_candidate: log-probability of each whole answer by the candidate, nats, (n,).
-        log_incumbent: the same by the incumbent, which gave the answers.
-        groups: answers of one group, e.g. to one prompt, depend on each other; ``None``: none do.
+        rewards: Reward of each rated answer, (n,).
+        log_candidate: Log-probability of each whole answer by the candidate, nats, (n,).
+        log_incumbent: The same by the incumbent, which gave the answers.
+        groups: Group of each answer, e.g. its prompt; answers of one group depend on each other.
+            ``None`` means independent answers.
 
     Returns:
         The estimate; ``None`` if there are fewer than ``LEAST_GROUPS`` groups.
@@ -112,13 +117,13 @@ def offline_reward(
 def _jackknifed(
     rewards: Floats, of_candidate: Floats, group: NDArray[np.intp]
 ) -> tuple[float, float]:
-    """Return the difference of both values (eq. 1), and its error by leaving each group out."""
+    """Return the difference of both values (eq. 1), and its jackknife error over groups."""
     without: list[Floats] = []
     difference = 0.0
     for weights, sign in ((of_candidate, 1), (np.ones_like(rewards), -1)):
         total, worth = weights.sum(), (weights * rewards).sum()
         left = total - np.bincount(group, weights=weights)  # (n_groups,)
-        # A group that carries all weight leaves none; rounding may take it below.
+        # Without a group that has all weight, rounding may leave less than 0.
         left = np.maximum(left, 1e-12 * total)
         without.append(sign * (worth - np.bincount(group, weights=weights * rewards)) / left)
         difference += sign * float(worth / total)
@@ -128,9 +133,9 @@ def _jackknifed(
 
 
 def _freedom(contrast: Floats) -> float:
-    """Return degrees of freedom, at least 2 (eq. 2)."""
+    """Return the degrees of freedom, at least 2 (eq. 2)."""
     fourth = float((contrast**4).sum())
-    if fourth == 0:  # both are one policy
+    if fourth == 0:  # both policies are the same
         return float(contrast.size - 1)
     return min(max(2.0, float(np.square(contrast).sum()) ** 2 / fourth), contrast.size - 1.0)
 
@@ -154,7 +159,7 @@ def _effective(weights: Floats) -> float:
 
 
 def _step(log_ratio: Floats) -> float:
-    """Return the largest step whose weights leave half of the answers; the share falls as it rises."""
+    """Return the largest step that keeps the effective number at half of the answers."""
     least = log_ratio.size / 2
     if _effective(_weights(log_ratio, 1.0)) >= least:
         return 1.0

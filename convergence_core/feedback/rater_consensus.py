@@ -2,22 +2,26 @@
 
 The reward y_ar that rater r gives answer a reads
 
-    y_ar = mu + q_a + b_r + e_ar,    q_a ~ N(0, v_q),  b_r ~ N(0, v_b),  e_ar ~ N(0, v_r)          (1)
+    y_ar = mu + q_a + b_r + e_ar,    q_a ~ N(0, v_q),  b_r ~ N(0, v_b),  e_ar ~ N(0, v_r)
+    (1)
 
-with mu free: answers differ in quality, raters in how well they speak of everything (bias) and in how
-far their marks scatter (noise). With the answers absorbed, the biases have (Henderson 1950)
+with mu free. Answers differ in quality, raters in their general level (bias) and the spread of
+their ratings (noise). After elimination of the answers, the biases have (Henderson 1950)
 
-    precision P = diag(sum_a w_ar + 1 / v_b) - w^T diag(1 / d) w,    d_a = sum_r w_ar + 1 / v_q     (2)
-    q_a = (sum_r w_ar (y_ar - mu - b_r)) / d_a,    w_ar = 1 / v_r where r rated a, else 0           (3)
+    precision P = diag(sum_a w_ar + 1 / v_b) - w^T diag(1 / d) w,    d_a = sum_r w_ar + 1 / v_q
+    (2)
+    q_a = (sum_r w_ar (y_ar - mu - b_r)) / d_a,    w_ar = 1 / v_r where r rated a, else 0
+    (3)
 
-P falls into blocks, one for each group of raters that answers connect. A variance is the sum of squares
-over its degrees of freedom (Fellner 1986, Schall 1991), with a prior that is worth a few marks, so that
-one rater, one answer and equal marks have an answer too:
+P is block diagonal, with one block for each group of raters that answers connect. A variance is
+the sum of squares over its degrees of freedom (Fellner 1986, Schall 1991). Its prior counts as a
+few ratings, so that one rater, one answer or equal ratings also have an estimate:
 
-    v = (n_0 v_0 + sum u^2) / (n_0 + sum (1 - Var(u) / v))                                          (4)
+    v = (n_0 v_0 + sum u^2) / (n_0 + sum (1 - Var(u) / v))
+    (4)
 
-Thumbs are marks at the ends of the scale, so a user's thumbs and ratings count as two raters. The model
-has no rater who means the opposite: one who rates in reverse counts as noisy, and hence for little.
+Thumbs are ratings at the ends of the scale, so a user's thumbs and ratings count as two raters.
+The model has no reversed raters: such a rater counts as noisy and gets little weight.
 """
 
 import math
@@ -38,16 +42,19 @@ Floats: TypeAlias = NDArray[np.float64]
 Z_95: Final = 1.959964
 """Standard errors on each side of a 95 % interval."""
 PRIOR_QUALITY, PRIOR_BIAS, PRIOR_NOISE = 0.25, 0.06, 0.25
-"""Variances before any mark, in rewards squared: half the scale between answers and of noise, a quarter
-of it between raters (standard deviations .5, .25 and .5 of a scale from -1 to 1)."""
+"""Prior variances in rewards squared: half the scale between answers and for noise, a quarter
+between raters (standard deviations .5, .25 and .5 on a scale from -1 to 1).
+"""
 PRIOR_WEIGHT: Final = 2.0
-"""Answers, raters or marks that the first two and the mean noise are worth."""
+"""Number of answers, raters or ratings that the priors of the first two variances and the mean
+noise count as.
+"""
 NOISE_WEIGHT: Final = 6.0
-"""Marks that the mean noise is worth beside those of one rater."""
+"""Number of ratings that the mean noise counts as next to those of one rater."""
 TOLERANCE, MOST_STEPS = 1e-4, 200
-"""Relative change of the variances at which (4) ends, and the most steps."""
+"""Relative change of the variances at which (4) stops, and maximum iterations."""
 LEAST = 1e-6
-"""Least variance."""
+"""Minimum variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +68,21 @@ class ConsensusReward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterProfile:
-    """How one rater marks."""
+    """Bias and noise of one rater."""
 
     user_id: str
     kind: Literal["rating", "thumbs"]
     bias: float
-    """Posterior mean of what the rater adds to each reward, in rewards (one step of 1 to 5 is .5)."""
+    """Posterior mean of the rater's addition to each reward, in rewards (one step of 1 to 5 is
+    .5).
+    """
     bias_interval: tuple[float, float]
-    """The 95 % interval of the bias, in rewards."""
+    """95 % interval of the bias, in rewards."""
     noise: float
-    """Standard deviation of single marks about quality and bias, in rewards."""
+    """Standard deviation of single ratings about quality and bias, in rewards."""
     n_marks: int
     n_shared: int
-    """Marks of answers that others rated, too: only these tell bias from quality."""
+    """Ratings of answers that others rated too; only these separate bias from quality."""
 
     @property
     def words(self) -> str:
@@ -87,24 +96,24 @@ class RaterProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsensus:
-    """What raters agree on."""
+    """Consensus of raters on answers."""
 
     answers: Mapping[str, ConsensusReward]
-    """Interaction → its reward; without a mark: missing."""
+    """Interaction → its reward; answers without a rating are missing."""
     raters: tuple[RaterProfile, ...]
-    """By marks, most first."""
+    """Raters by number of ratings, most first."""
 
 
 def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
     """Return each answer's reward and each rater's bias and noise.
 
-    The time is that of the cubes of the numbers of raters in connected groups.
+    The time is cubic in the number of raters of each connected group.
 
     Args:
-        marks: those that count: one of each user for each answer.
+        marks: Valid ratings: at most one of each user for each answer.
 
     Raises:
-        ValueError: a user marks an answer twice.
+        ValueError: a user rated an answer twice.
     """
     if not marks:
         return RaterConsensus(answers={}, raters=())
@@ -158,13 +167,13 @@ def _rater(mark: Rating) -> tuple[str, Literal["rating", "thumbs"]]:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Design:
-    """Marks as numbers, (n_marks,) each."""
+    """Ratings as numbers, (n_marks,) each."""
 
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
     rewards: Floats
     shape: tuple[int, int]
-    """Answers, raters."""
+    """Numbers of answers and raters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -175,12 +184,12 @@ class _Fit:
     quality: Floats  # (n_answers,)
     quality_variance: Floats
     reward_variance: Floats
-    """Of mean + quality, (n_answers,)."""
+    """Variance of mean + quality, (n_answers,)."""
     bias: Floats  # (n_raters,)
     bias_variance: Floats
     residuals: Floats  # (n_marks,)
     fitted_variance: Floats
-    """Of mean + quality + bias of each mark, (n_marks,)."""
+    """Variance of mean + quality + bias of each rating, (n_marks,)."""
     noise: Floats  # (n_raters,)
 
 
@@ -195,7 +204,7 @@ def _fitted(design: _Design) -> _Fit:
     for _ in range(MOST_STEPS):
         fit = _posterior(design, groups, quality, bias, noise)
         before = np.concatenate([[quality, bias], noise])
-        # (eq. 4) for answers, for raters, for all marks and for the marks of one rater
+        # (eq. 4) for answers, raters, all ratings, and the ratings of one rater
         quality = _variance(fit.quality, fit.quality_variance, quality, PRIOR_QUALITY)
         bias = _variance(fit.bias, fit.bias_variance, bias, PRIOR_BIAS)
         squares = np.bincount(design.columns, weights=fit.residuals**2, minlength=n_raters)
@@ -224,11 +233,11 @@ def _posterior(
     d = np.bincount(rows, weights=w) + 1.0 / quality  # (eq. 2)
     share = csr_array((w / d[rows], (rows, columns)), design.shape)
     total = np.bincount(columns, weights=w) + 1.0 / bias
-    # Effects that explain the rewards (first column) and a constant (second one), (n, 2).
+    # Effects that explain the rewards (first column) and a constant (second column), (n, 2).
     targets = np.stack([design.rewards, np.ones_like(w)], axis=1)
     plain = _sums(rows, w, targets) / d[:, None]
     right = _sums(columns, w, targets - plain[rows])
-    # Raters who share no answer with another one: blocks of one number. The others follow.
+    # Raters that share no answer with others have 1 x 1 blocks. The others follow.
     own_precision = 1.0 / (total - np.bincount(columns, weights=w**2 / d[rows]))
     effect = right * own_precision[:, None]
     between = -w / d[rows] * own_precision[columns]
@@ -250,7 +259,7 @@ def _posterior(
         ]
     answers = plain - share @ effect
     left = targets - answers[rows] - effect[columns]
-    # The generalized least squares of mu: V^-1 y is w times what the effects leave of y.
+    # Generalized least squares of mu: V^-1 y is w times the residuals of y after the effects.
     mean_variance = 1.0 / float(w @ left[:, 1])
     mean = float(w @ left[:, 0]) * mean_variance
     given_mean = 1.0 / d + spread
@@ -269,5 +278,5 @@ def _posterior(
 
 
 def _sums(groups: NDArray[np.intp], w: Floats, values: Floats) -> Floats:
-    """Weighted sums of each column of values (n_marks, 2) by group, (n_groups, 2)."""
+    """Return the weighted sums of each column of values (n_marks, 2) by group, (n_groups, 2)."""
     return np.stack([np.bincount(groups, weights=w * column) for column in values.T], axis=1)

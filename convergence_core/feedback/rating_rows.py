@@ -1,6 +1,7 @@
 """Rows of ratings in JSON.
 
-A row that says nothing we can keep is a ``SkippedRatingError`` with its reason, never a guess.
+A row without a valid answer or rating raises ``SkippedRatingError`` with the reason; nothing is
+guessed.
 """
 
 import math
@@ -13,22 +14,24 @@ from convergence_core.records import canonical_json, sha256_hex
 
 SOURCE = "import"
 IMPORTER = "imported"
-"""User of answers and marks whose rows name none."""
+"""User of answers and ratings whose rows name none."""
 _CONTENT = ("role", "user_id", "model", "prompt", "response", "timestamp")
 
 
 class SkippedRatingError(ValueError):
-    """A row has no rating that can be kept."""
+    """A row has no valid answer or rating."""
 
 
 def read_answer(row: Any) -> Interaction:
-    """Return the answer of a row ``{timestamp, prompt, response}``; rows whose marks alone differ have one.
+    """Return the answer of a row ``{timestamp, prompt, response}``.
+
+    Rows that differ only in their rating have the same answer.
 
     Args:
-        row: as JSON; ``interaction_id`` or ``id`` names the answer, else its content does.
+        row: JSON row; ``interaction_id`` or ``id`` identifies the answer, otherwise its content.
 
     Raises:
-        SkippedRatingError: it has no answer that can be kept; the reason is its text.
+        SkippedRatingError: it has no valid answer; the message gives the reason.
     """
     if not isinstance(row, Mapping):
         raise SkippedRatingError("a row is not an object")
@@ -52,12 +55,12 @@ def read_answer(row: Any) -> Interaction:
 
 
 def read_mark(row: Mapping[str, Any], answer: Interaction) -> Rating | None:
-    """Return the mark that a row gives its answer: ``reward``, or ``rating`` from 1 to 5 or ``thumbs``.
+    """Return the rating in a row: ``reward``, or ``rating`` from 1 to 5 or ``thumbs``.
 
     ``None`` if it has none.
 
     Raises:
-        SkippedRatingError: the mark cannot be kept; the reason is its text.
+        SkippedRatingError: the rating is invalid; the message gives the reason.
     """
     rating = row.get("rating")
     thumbs: Thumbs | None = row["thumbs"] if row.get("thumbs") in {"up", "down"} else None
@@ -78,13 +81,13 @@ def read_mark(row: Mapping[str, Any], answer: Interaction) -> Rating | None:
 
 
 def has_reward_alone(row: Mapping[str, Any]) -> bool:
-    """Whether a row's mark is a reward, as of an export: the mean of all marks."""
+    """Return whether a row has only a reward, as in an export: the mean of all ratings."""
     is_marked = row.get("rating") is not None or row.get("thumbs") is not None
     return not is_marked and row.get("reward") is not None
 
 
 def earlier_id(row: Mapping[str, Any]) -> str:
-    """Return the id that an unnamed row's answer had in earlier versions: of the whole row."""
+    """Return the id of an unnamed row's answer in earlier versions: a hash of the whole row."""
     return _id_of(_name(row.get("id")) or sha256_hex(canonical_json(dict(row))))
 
 
@@ -129,7 +132,7 @@ def _name(value: Any) -> str | None:
 
 
 def _time(value: Any) -> int:
-    """Microseconds of a time as text (ISO 8601) or seconds; 0: unknown."""
+    """Return the microseconds of a time in ISO 8601 or seconds; 0 if unknown."""
     if isinstance(value, int | float):
         return int(value * 1e6) if 0 < value < 1e11 else 0
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """Records of logged answers, ratings and comparisons, and the rating scales.
 
-A *rating* is a person's mark of one answer from 1 to 5; *thumbs* are a binary mark. An unmarked
-answer has no reward: it is missing, never 0.
+A *rating* is a user's score of one answer from 1 to 5; *thumbs* are binary. An unrated answer has
+no reward: it is missing, never 0.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ EventId = Annotated[
 def _not_empty(messages: tuple[Any, ...]) -> tuple[Any, ...]:
     if (
         not messages
-    ):  # not by `min_length`, which counts the sound ones and blames a wrong one twice
+    ):  # not by `min_length`, which counts only valid messages and reports an invalid one twice
         raise ValueError("must hold a message")
     return messages
 
@@ -173,7 +173,7 @@ class Interaction(ReportedAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """What a user did with logged answers."""
+    """A user's feedback on logged answers."""
 
     __pydantic_config__ = _STRICT
     user_id: Name
@@ -191,7 +191,7 @@ class Mark(_Event):
     __pydantic_config__ = ConfigDict(
         **_STRICT,
         json_schema_extra={
-            # Generators of clients leave conditions out; of `oneOf` they make types that nothing fits.
+            # Client generators ignore conditions; from `oneOf` they make types that nothing fits.
             "if": {"properties": {"rating": {"type": "integer"}}, "required": ["rating"]},
             "then": {"properties": {"thumbs": {"type": "null"}}},
             "else": {"properties": {"thumbs": {"type": "string"}}, "required": ["thumbs"]},
@@ -247,7 +247,7 @@ class Rating(Mark):
 
     @property
     def place(self) -> tuple[str]:
-        """The interaction that is marked."""
+        """The rated interaction."""
         return (self.interaction_id,)
 
     def is_same_mark(self, other: "Rating | None") -> bool:

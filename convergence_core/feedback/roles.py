@@ -22,8 +22,8 @@ def persona_of(role: str, personas: Mapping[str, str]) -> str:
     """Return the persona of a role.
 
     Args:
-        role: its name.
-        personas: roles of the configuration, which win over built-in ones.
+        role: Name of the role.
+        personas: Configured roles, which override built-in ones.
 
     Raises:
         ConfigurationError: there is no such role.

@@ -1,7 +1,7 @@
-"""Demonstrations of a text: which search cases, how many, in which order.
+"""Demonstrations of a prompt: which search cases, how many, in which order.
 
-A text without any gets a draw that is balanced over expected answers; one that has some is moved by
-one step: another order, one replaced, one more, one less.
+A prompt without demonstrations gets a sample that is balanced over expected answers. One with
+demonstrations is changed by one step: another order, one replaced, one more, or one fewer.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from convergence_core.prompts.shots import Shot, joined, split
 
 N_TRIES: Final = 8
-"""Draws until one differs from all texts known."""
+"""Maximum draws until one differs from all known prompts."""
 
 
 def drawn(
@@ -22,14 +22,14 @@ def drawn(
     most: int,
     rng: np.random.Generator,
 ) -> tuple[str, tuple[Shot, ...]] | None:
-    """Return the parent with other demonstrations, and these; ``None``: nothing new was drawn.
+    """Return the parent with other demonstrations, and these; ``None`` if none are new.
 
     Args:
-        parent: with or without demonstrations.
-        offered: of search cases, and right answers to them.
-        known: texts that the parameter has.
-        most: demonstrations at most.
-        rng: source of chance.
+        parent: Prompt with or without demonstrations.
+        offered: Search cases with correct answers.
+        known: Prompts of the parameter.
+        most: Maximum number of demonstrations.
+        rng: Random generator.
     """
     instruction, old = split(parent)
     for _ in range(N_TRIES):
@@ -41,7 +41,7 @@ def drawn(
 
 
 def _balanced(offered: Sequence[Shot], most: int, rng: np.random.Generator) -> list[Shot]:
-    """Return one to ``most`` demonstrations, with different answers in turn."""
+    """Return one to ``most`` demonstrations, cycling through the distinct answers."""
     if not offered or most < 1:
         return []
     n = min(len(offered), max(1, most - int(rng.integers(min(most, 3)))))
@@ -59,7 +59,7 @@ def _balanced(offered: Sequence[Shot], most: int, rng: np.random.Generator) -> l
 def _moved(
     old: list[Shot], offered: Sequence[Shot], most: int, rng: np.random.Generator
 ) -> list[Shot]:
-    """Return demonstrations one step from those before."""
+    """Return demonstrations that differ by one step."""
     new = [shot for shot in offered if shot.user not in {shot.user for shot in old}]
     moves = ["order"] * (3 * (len(old) > 1)) + ["replace"] * (3 * bool(new))
     moves += ["more"] * (2 * (bool(new) and len(old) < most)) + ["less"] * (len(old) > 1)

@@ -1,4 +1,4 @@
-"""Edits: choice of parameter, parent and operator; verdicts on their texts."""
+"""Edits: choice of parameter, parent and operator; verdicts on their prompts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,39 +39,39 @@ from convergence_core.prompts.state import (
 from convergence_core.records import Category, canonical_json, fields_of, sha256_hex
 
 N_FAILURES: Final = 4
-"""Failed answers, or cases, that a request shows for each prompt."""
+"""Maximum failed answers, or cases, in a request."""
 N_SUCCESSES: Final = 2
-"""Right answers that a request shows beside failures."""
+"""Maximum correct answers in a request, besides failures."""
 N_EARLIER: Final = 6
-"""Latest edits whose gain a request tells."""
+"""Number of latest edits whose gain a request reports."""
 LEAST_WORDS: Final = 4
-"""Words from which on a text can be reduced."""
+"""Minimum words of a reducible prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A planned edit: all that its writer needs."""
+    """A planned edit with everything that its writer needs."""
 
     mutation_id: str
     generation: int
     index: int
-    """Number within the writing."""
+    """Index among the edits of a generation."""
     parameter: str
     operator: OperatorName
     parents: tuple[str, ...]
-    """Texts, demonstrations included."""
+    """Prompts, including demonstrations."""
     category: Category
     propensity: float
     shown: tuple[tuple[str, Shown], ...]
-    """(case, what the request shows of it)."""
+    """(case, its content in the request)."""
     request: WriterRequest | None
-    """``None``: nothing is to be written."""
+    """``None`` if nothing is to be written."""
     shots: tuple[Shot, ...]
-    """Demonstrations of the text to come."""
+    """Demonstrations of the new prompt."""
     labels: tuple[str, ...] = ()
-    """All that search cases expect, where that is few."""
+    """All expected answers of search cases, if they are few."""
     ready: str | None = None
-    """The text, where nothing is to be written."""
+    """The prompt, if nothing is to be written."""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -80,47 +80,48 @@ class Edit:
 
     @property
     def cases(self) -> tuple[Shown, ...]:
-        """What the request shows."""
+        """Cases in the request."""
         return tuple(shown for _, shown in self.shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What an edit was chosen among: one parameter, with its evidence."""
+    """Options for an edit: one parameter, with its evidence."""
 
     parameter: str
     evidence: Mapping[str, TextEvidence]
-    """Of its texts."""
+    """Evidence by prompt."""
     values: Mapping[str, tuple[float, float]]
-    """Text → mean and sd of its worth."""
+    """Prompt → mean and sd of its value."""
     tried: tuple[Tried, ...]
     best: Mapping[str, float] = field(default_factory=dict)
-    """Text → probability that the best candidate holds it, by the posterior of the search; empty:
-    unknown."""
+    """Prompt → probability that the best candidate holds it, by the search's posterior; empty if
+    unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Editor:
-    """What stays the same while a run continues."""
+    """Constants of a run's prompt writing."""
 
     settings: PromptsConfig
     task: str
-    """What the system is for."""
+    """Purpose of the system."""
     facts: tuple[tuple[str, str], ...] = ()
-    """Name → text, what a writer should know of the system: its model, its scoring."""
+    """(name, text) of facts for the writer, such as the system's model and scoring."""
     parameters: tuple[str, ...]
     """Text parameters with ``mutate``."""
     cases: Mapping[str, Shown]
-    """Search case → what a request shows of it while no answer is known."""
+    """Search case → its content in a request before it has an answer."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Search case → its whole input as text, for demonstrations."""
     invariants: Invariants
     labels: tuple[str, ...] = ()
-    """All that search cases expect, where that is few; else none."""
+    """All expected answers of search cases, if they are few; otherwise empty."""
     expected_is_answer: bool = True
-    """Whether what a case expects is the answer itself, so that a demonstration may show it."""
+    """Whether the expected value is the answer itself, so that a demonstration may use it."""
     price: LengthPrice | None = None
-    """Of texts; ``None`` if their length is free."""
+    """Price of length; ``None`` if length is free."""
     run_id: str = ""
 
     # -- planning
@@ -131,12 +132,12 @@ class Editor:
         state: PromptState,
         best: Mapping[str, Mapping[str, float]] | None = None,
     ) -> list[Choices]:
-        """Return the parameters that have a text with evidence.
+        """Return the parameters that have a prompt with evidence.
 
         Args:
-            archive: the evidence.
-            state: what was written.
-            best: parameter → as of ``Choices.best``.
+            archive: Evaluated candidates.
+            state: State of prompt writing.
+            best: Parameter → ``Choices.best``.
         """
         editable = []
         for name in self.parameters:
@@ -200,15 +201,15 @@ class Editor:
         known: Mapping[str, Sequence[str]],
         rng: np.random.Generator,
     ) -> Edit | None:
-        """Return an edit; ``None`` if no operator applies or no text has a reward yet.
+        """Return an edit; ``None`` if no operator applies or no prompt has a reward yet.
 
         Args:
-            choices: as ``choices`` returned them.
-            state: what was written and seen.
-            generation: before which it is written.
-            index: number within the writing.
-            known: parameter → its texts, those of this writing included.
-            rng: source of chance.
+            choices: Result of ``choices``.
+            state: State of prompt writing.
+            generation: Next generation.
+            index: Index among the edits of the generation.
+            known: Parameter → its prompts, including those of this generation.
+            rng: Random generator.
         """
         if not choices:
             return None
@@ -257,7 +258,7 @@ class Editor:
         rng: np.random.Generator,
         facts: Sequence[tuple[str, str]] = (),
     ) -> Edit | None:
-        """Return this edit of these parents; ``None`` means no new demonstrations can be drawn."""
+        """Return an edit of these parents; ``None`` if no new demonstrations can be drawn."""
         ready, shots = None, split(parents[0])[1]
         shown: tuple[tuple[str, Shown], ...] = ()
         if operator == "examples":
@@ -320,7 +321,7 @@ class Editor:
     def _shown(
         self, failed: Sequence[Observed], rng: np.random.Generator
     ) -> tuple[tuple[str, Shown], ...]:
-        """Return failures, drawn by what they lost; cases with an expected answer where none failed."""
+        """Return failures, sampled by lost reward, or else cases with an expected answer."""
         n = N_FAILURES
         failed = [failure for failure in failed if failure.case_id in self.cases]
         if failed:
@@ -334,7 +335,7 @@ class Editor:
 
     @property
     def _expecting(self) -> list[str]:
-        """Cases that expect an answer."""
+        """Cases with an expected answer."""
         return sorted(name for name, case in self.cases.items() if case.expected is not None)
 
     def _answered(self, observed: Observed) -> Shown:
@@ -343,7 +344,7 @@ class Editor:
         return replace(case, answer=observed.answer, reason=observed.reason)
 
     def offered_shots(self, state: PromptState) -> list[Shot]:
-        """Return the demonstrations that may be drawn: of search cases alone."""
+        """Return the available demonstrations, from search cases only."""
         shots = []
         for name in sorted(self.inputs):
             expected = self.cases[name].expected if self.expected_is_answer else None
@@ -365,15 +366,15 @@ class Editor:
         cost_usd: float | None = None,
         reason: str = "",
     ) -> Mutation:
-        """Return what came of an edit: a kept text, or a reason.
+        """Return the result of an edit: a kept prompt, or a reason.
 
         Args:
-            edit: as it was planned.
-            answer: of its writer; ``None`` if there is none, or nothing was to be written.
-            known: texts that its parameter has, those of this writing included.
-            writer: ``rules``, or the model.
-            cost_usd: of the call; ``None`` if unknown.
-            reason: why there is no answer.
+            edit: Planned edit.
+            answer: Answer of its writer; ``None`` if there is none, or nothing was to be written.
+            known: Prompts of the parameter, including those of this generation.
+            writer: ``rules``, or the name of the model.
+            cost_usd: Cost of the call; ``None`` if unknown.
+            reason: Why there is no answer.
         """
         text, verdict = edit.ready, NO_ANSWER
         if answer is not None and answer.text is not None:
@@ -387,7 +388,7 @@ class Editor:
                 )
                 or KEPT
             )
-        # A refused text is not stored whole: it may hold what must not be stored.
+        # A rejected prompt is not stored, because it may hold forbidden content.
         kept = text if verdict == KEPT and text is not None else ""
         return Mutation(
             **fields_of(edit, "mutation_id", "generation", "parameter", "operator"),
@@ -405,17 +406,17 @@ class Editor:
         )
 
     def _safe(self, answer: WriterAnswer | None) -> str:
-        """Return a diagnosis that holds nothing of a held-out case."""
+        """Return a diagnosis; empty if it leaks a held-out case."""
         if answer is None or self.invariants.held_out.leak_into(answer.diagnosis):
             return ""
         return answer.diagnosis
 
 
 def sharing_requests(edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits; those of the same parents by the same operator share one request.
+    """Return the edits; those with the same parents and operator share one request.
 
-    It asks for a prompt each and shows the failures of all: one call costs less than several that
-    differ in their failures alone, and its prompts differ because they are written side by side.
+    It requests one prompt per edit and shows all their failures. One call costs less than several
+    that differ only in their failures, and its prompts differ because one answer holds them all.
     """
     groups: dict[tuple[str, ...], list[Edit]] = {}
     for edit in edits:
@@ -424,7 +425,7 @@ def sharing_requests(edits: Sequence[Edit]) -> list[Edit]:
     shared: dict[str, Edit] = {}
     for group in groups.values():
         request = group[0].request
-        assert request is not None  # noqa: S101 - only such are grouped
+        assert request is not None  # noqa: S101 - the groups hold only edits with a request
         shown = tuple(dict(pair for edit in group for pair in edit.shown).items())
         request = replace(request, failures=tuple(case for _, case in shown), n_prompts=len(group))
         for edit in group:
@@ -433,7 +434,7 @@ def sharing_requests(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def _history(chosen: Choices, parent: str) -> list[tuple[str, str]]:
-    """Return what a request tells of a parent's score, and of what earlier edits gained."""
+    """Return facts for a request: the parent's score, and the gains of earlier edits."""
     seen, facts = chosen.evidence.get(parent), []
     if seen is not None:
         facts.append(("score", f"{seen.mean:.2f} of 1 on {len(seen.by_case)} cases"))
@@ -448,7 +449,7 @@ def _history(chosen: Choices, parent: str) -> list[tuple[str, str]]:
 def _parents_first(
     evidence: Mapping[str, TextEvidence], parents: Mapping[str, str]
 ) -> dict[str, TextEvidence]:
-    """Return the evidence with each text after the one that it was written from."""
+    """Return the evidence with each prompt after its parent."""
 
     def depth(text: str) -> int:
         n = 0

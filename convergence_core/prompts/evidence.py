@@ -1,10 +1,10 @@
-"""Worth of texts by case: posteriors, gains and fronts.
+"""Value of prompts by case: posteriors, gains and fronts.
 
-g = mean_c (r_child,c - r_parent,c)            over the cases c that both were asked     (1)
-w(a, b) = sum_c max(0, r_b,c - r_a,c)          what b would add to a, of shared cases    (2)
-m = K (K + S)^-1 r                             means of all texts, given their rewards r (3)
+g = mean_c (r_child,c - r_parent,c)            over the cases c evaluated with both      (1) w(a,
+b) = sum_c max(0, r_b,c - r_a,c)          gain of adding b to a, over shared cases  (2) m = K (K +
+S)^-1 r                             means of all prompts given rewards r      (3)
 
-Notation: K prior covariance of texts, by ancestry and by shared sentences; S noise of their mean rewards.
+Notation: K prior covariance of prompts, by ancestry and shared sentences; S noise of mean rewards.
 """
 
 import math
@@ -19,32 +19,32 @@ from convergence_core.evidence import Archive
 from convergence_core.prompts.shots import split
 
 MEAN_STEP: Final = 0.03
-"""What an edit is worth on the mean, before anything is seen: whoever sees failures seldom does harm."""
+"""Prior mean gain of an edit: a writer that sees failures seldom does harm."""
 MEAN_STEP_SD: Final = 0.03
-"""Spread of that mean over tasks and writers: a run learns it."""
+"""Spread of that mean over tasks and writers, which a run learns."""
 STEP_SD: Final = 0.05
-"""Spread of the mean rewards of texts about that of their parent, before anything is seen."""
+"""Prior spread of the mean rewards of prompts about that of their parent."""
 ROOT_SD: Final = 0.03
-"""Spread of what is a text's own, e.g. of the order of its sentences."""
+"""Spread of a prompt's own effect, e.g. of the order of its sentences."""
 SENTENCE_SD: Final = 0.06
-"""Spread of what one sentence adds."""
+"""Spread of one sentence's effect."""
 CELL_SD: Final = 0.3
-"""Spread of one cell's reward about its text's mean, before anything is seen."""
+"""Prior spread of one cell's reward about its prompt's mean."""
 N_ASSUMED: Final = 6
-"""Cells that ``CELL_SD`` counts as."""
+"""Number of cells that ``CELL_SD`` counts as."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 LEAST_SHARED: Final = 3
-"""Cases that two texts must share to be compared case by case."""
+"""Minimum shared cases for comparing two prompts case by case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEvidence:
-    """Rewards of one text by case."""
+    """Rewards of one prompt by case."""
 
     by_case: Mapping[str, float]
-    """Mean over the candidates and repeats that hold the text."""
+    """Case → mean over the candidates with this prompt and their repeats."""
     n: int
-    """Cells."""
+    """Number of cells."""
 
     @property
     def mean(self) -> float:
@@ -53,7 +53,7 @@ class TextEvidence:
 
 
 def evidence_of(archive: Archive, parameter: str) -> dict[str, TextEvidence]:
-    """Return text → its evidence; texts without a reward are left out."""
+    """Return prompt → its evidence; prompts without a reward are left out."""
     rewards: dict[str, dict[str, list[float]]] = {}
     for member in archive:
         text = member.candidate.params.get(parameter)
@@ -71,7 +71,7 @@ def evidence_of(archive: Archive, parameter: str) -> dict[str, TextEvidence]:
 
 
 def case_means(evidence: Mapping[str, TextEvidence]) -> dict[str, float]:
-    """Return case → mean over the texts that were asked it: how easy it is."""
+    """Return case → mean reward over the prompts evaluated on it, a measure of easiness."""
     rewards_by_case: dict[str, list[float]] = {}
     for text_evidence in evidence.values():
         for case, reward in text_evidence.by_case.items():
@@ -82,16 +82,16 @@ def case_means(evidence: Mapping[str, TextEvidence]) -> dict[str, float]:
 def text_posterior(
     evidence: Mapping[str, TextEvidence], parents: Mapping[str, str], price: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """Return text → (mean, sd) of its worth, given the rewards of all texts.
+    """Return prompt → (mean, sd) of its value, given the rewards of all prompts.
 
-    A text is like its parent, and like every text that it shares sentences with; so a sentence that was
-    seen in several texts is known from all of them, and a parent learns from its children. Cases are
-    adjusted for how easy they are.
+    A prompt resembles its parent and every prompt with common sentences. So all prompts with a
+    sentence inform its effect, and children inform their parent. Cases are adjusted for their
+    easiness.
 
     Args:
-        evidence: of the texts, parents before their children.
-        parents: text → the first that it was written from.
-        price: text → what its length costs.
+        evidence: Evidence of the prompts, parents before their children.
+        parents: Prompt → its first parent.
+        price: Prompt → cost of its length.
     """
     if not evidence:
         return {}
@@ -119,7 +119,7 @@ def text_posterior(
 
 
 def depths(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
-    """Return how many edits lie between each text and a given one, (n_texts,)."""
+    """Return the number of edits between each prompt and a given one, (n_texts,)."""
     depth_of: dict[str, int] = {}
     for text in texts:
         depth_of[text] = depth_of[parents[text]] + 1 if parents.get(text) in depth_of else 0
@@ -127,7 +127,7 @@ def depths(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
 
 
 def text_covariance(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
-    """Return the prior covariance of the texts' worths, (n_texts, n_texts)."""
+    """Return the prior covariance of the prompts' values, (n_texts, n_texts)."""
     position = {text: i for i, text in enumerate(texts)}
     ancestry = np.eye(len(texts))
     for text, i in position.items():
@@ -142,20 +142,20 @@ def text_covariance(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndar
     holds = np.zeros((len(texts), len(vocabulary)))  # (n_texts, n_sentences)
     for i, row in enumerate(rows):
         holds[i, [*row]] = 1.0
-    holds -= holds.mean(axis=0)  # what all texts hold tells them not apart
+    holds -= holds.mean(axis=0)  # a sentence that all prompts hold does not distinguish them
     covariance = ROOT_SD**2 * np.eye(len(texts)) + STEP_SD**2 * ancestry @ ancestry.T
     return np.asarray(covariance + SENTENCE_SD**2 * holds @ holds.T, np.float64)
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text, in lower case and without the blanks around them."""
+    """Return the sentences of a prompt, in lower case and with normalized blanks."""
     return [
         sentence for part in _SENTENCE.split(text.lower()) if (sentence := " ".join(part.split()))
     ]
 
 
 def cell_sd(evidence: Mapping[str, TextEvidence]) -> float:
-    """Return the spread of one cell's reward about its text's and its case's mean."""
+    """Return the spread of one cell's reward about the means of its prompt and case."""
     ease = case_means(evidence)
     squares, n = N_ASSUMED * CELL_SD**2, float(N_ASSUMED)
     for text_evidence in evidence.values():
@@ -178,7 +178,7 @@ def gain(child: TextEvidence, parent: TextEvidence) -> tuple[float, float] | Non
 
 
 def merge_worth(first: TextEvidence, second: TextEvidence) -> float:
-    """Return w: what the second is ahead by on the cases where it is ahead."""
+    """Return w: the sum of the second's leads on the cases where it is better."""
     shared = [case for case in first.by_case if case in second.by_case]
     if len(shared) < LEAST_SHARED:
         return 0.0
@@ -186,7 +186,7 @@ def merge_worth(first: TextEvidence, second: TextEvidence) -> float:
 
 
 def front(evidence: Mapping[str, TextEvidence]) -> dict[str, tuple[str, ...]]:
-    """Return case → the texts that are best on it, of those asked it; the per-case Pareto front."""
+    """Return case → the best prompts evaluated on it; the per-case Pareto front."""
     best: dict[str, float] = {}
     for text_evidence in evidence.values():
         for case, reward in text_evidence.by_case.items():
@@ -204,10 +204,10 @@ def front(evidence: Mapping[str, TextEvidence]) -> dict[str, tuple[str, ...]]:
 def merge_partners(
     evidence: Mapping[str, TextEvidence], parent: str, among: Sequence[str]
 ) -> list[str]:
-    """Return the texts that win on cases where the parent does not, the most useful first.
+    """Return the prompts that win on cases where the parent does not, most useful first.
 
-    Texts that differ from the parent in their demonstrations alone are no partners: a request to
-    merge would show the same prompt twice.
+    Prompts that differ from the parent only in their demonstrations are excluded: a merge request
+    would show the same prompt twice.
     """
     if parent not in evidence:
         return []

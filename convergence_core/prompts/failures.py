@@ -1,4 +1,4 @@
-"""Observed answers of a text, and the categories of their failures."""
+"""Observed answers of a prompt, and the categories of their failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from convergence_core.judges.texts import normalized
 from convergence_core.records import CATEGORIES, Category, Json
 
 GOOD: Final = 0.995
-"""Reward from which an answer counts as right."""
+"""Minimum reward of a correct answer."""
 LONGEST_KEPT: Final = 600
-"""Characters of an answer that are kept."""
+"""Maximum stored characters of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,13 @@ class Observed:
 
 
 def category_of(reward: float, answer: str, expected: str | None, *, failed: bool) -> Category:
-    """Return what is wrong with an answer.
+    """Return the category of an answer's failure.
 
     Args:
-        reward: in [0, 1].
-        answer: as text.
-        expected: as text; ``None`` if the case names none.
-        failed: whether there was no answer at all.
+        reward: Reward in [0, 1].
+        answer: Answer as text.
+        expected: Expected answer as text; ``None`` if the case has none.
+        failed: Whether there was no answer at all.
     """
     if reward >= GOOD:
         return "none"
@@ -51,12 +51,12 @@ def category_of(reward: float, answer: str, expected: str | None, *, failed: boo
     if not answer.strip():
         return "empty"
     if expected and f" {normalized(expected)} " in f" {normalized(answer)} ":
-        return "format"  # the right answer stands in it, and not as it was wanted
+        return "format"  # it holds the right answer, but not in the required form
     return "partial" if reward > 0.0 else "wrong"
 
 
 def main_category(observed: Sequence[Observed]) -> Category:
-    """Return the category that most reward is lost by; ``none`` where nothing is."""
+    """Return the category that loses most reward; ``none`` if none is lost."""
     lost = dict.fromkeys(CATEGORIES, 0.0)
     for observation in observed:
         lost[observation.category] += 1.0 - observation.reward
@@ -65,7 +65,7 @@ def main_category(observed: Sequence[Observed]) -> Category:
 
 
 def merged(old: Sequence[Observed], new: Sequence[Observed], most: int) -> tuple[Observed, ...]:
-    """Return the answers that are remembered of a text: the worst of each case, worst first."""
+    """Return the answers to remember for a prompt: the worst of each case, worst first."""
     by_case: dict[str, Observed] = {}
     for observation in (*old, *new):
         kept = by_case.get(observation.case_id)
@@ -78,7 +78,7 @@ def merged(old: Sequence[Observed], new: Sequence[Observed], most: int) -> tuple
 
 
 def metric_reason(metrics: Mapping[str, float], error: str | None) -> str:
-    """Return why an answer earned what it did, in one line."""
+    """Return the reason for an answer's reward, in one line."""
     if error:
         return error.strip().splitlines()[0]
     return ", ".join(f"{name}={value:.3g}" for name, value in sorted(metrics.items()))

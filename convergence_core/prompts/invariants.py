@@ -1,17 +1,15 @@
-"""Invariants of written texts: what none may break before it is evaluated.
+"""Invariants of written prompts, checked before evaluation.
 
-==================  ==================================================================
-``empty``           nothing but white space
-``unprintable``     control characters or lone surrogates
-``too_long``        more characters than ``prompts.max_length``
-``placeholders``    another set of placeholders in braces than its parents have together
-``schema``          a JSON object or tool of its parent is missing, broken or changed
-``shots``           demonstrations that the engine has not drawn, or more than allowed
-``held_out``        a run of 8 words, or a whole text, of a held-out case
-``duplicate``       a near duplicate of a text that the parameter has
-==================  ==================================================================
+==================  ================================================================== ``empty``
+nothing but white space ``unprintable``     control characters or lone surrogates ``too_long``
+more characters than ``prompts.max_length`` ``placeholders``    placeholders that differ from those
+of all parents together ``schema``          a JSON object or tool of its parent is missing, broken
+or changed ``shots``           demonstrations not drawn by the engine, or more than allowed
+``held_out``        a run of 8 words, or a whole text, of a held-out case ``duplicate``       a
+near duplicate of a known prompt of the parameter ==================
+==================================================================
 
-What search cases or the given texts hold too is no knowledge of a held-out case.
+Text that also occurs in search cases or given prompts does not count as held-out.
 """
 
 import json
@@ -29,13 +27,13 @@ Violation: TypeAlias = Literal[
     "empty", "unprintable", "too_long", "placeholders", "schema", "shots", "held_out", "duplicate"
 ]
 N_RUN: Final = 8
-"""Words in a row that no text may share with a held-out case."""
+"""Consecutive words that no prompt may share with a held-out case."""
 WHOLE: Final = 20
-"""Characters from which on the whole text of a held-out case counts."""
+"""Minimum characters of a held-out text that counts as a whole."""
 N_SHINGLE: Final = 5
-"""Words of the shingles by which long texts are compared."""
+"""Words per shingle for comparing long prompts."""
 ALIKE: Final = 0.97
-"""Jaccard similarity of shingles from which on two texts are one."""
+"""Jaccard similarity of shingles at or above which two prompts are duplicates."""
 
 _PLACEHOLDER: Final = re.compile(
     r"\{\{?(?:input[.\[][^{}]+|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}\}?"
@@ -45,12 +43,12 @@ _FENCED: Final = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)
 
 
 def placeholders_of(text: str) -> tuple[str, ...]:
-    """Return the different placeholders of a text, sorted."""
+    """Return the distinct placeholders of a text, sorted."""
     return tuple(sorted(set(_PLACEHOLDER.findall(text))))
 
 
 def kept_placeholders(parents: Iterable[str]) -> tuple[str, ...]:
-    """Return the placeholders that a text of these parents has: all that one of them has, sorted."""
+    """Return the placeholders that a child of these parents must have, sorted."""
     return tuple(
         sorted(
             {placeholder for text in parents for placeholder in placeholders_of(split(text)[0])}
@@ -59,7 +57,7 @@ def kept_placeholders(parents: Iterable[str]) -> tuple[str, ...]:
 
 
 def texts_in(value: Json) -> Iterable[str]:
-    """Yield all texts in a JSON value; numbers as written, keys left out."""
+    """Yield all strings in a JSON value, without keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -71,11 +69,11 @@ def texts_in(value: Json) -> Iterable[str]:
 
 
 def held_out_texts(held_out: Iterable[Case], known: Iterable[str]) -> WordRuns:
-    """Return runs of words, and whole texts, that no written text may hold.
+    """Return runs of words, and whole texts, that no written prompt may hold.
 
     Args:
-        held_out: cases that the search never sees.
-        known: texts of search cases, and those that the user has given.
+        held_out: Cases that the search never sees.
+        known: Texts of search cases, and the user's prompts.
     """
     runs = WordRuns(N_RUN)
     for case in held_out:
@@ -88,7 +86,7 @@ def held_out_texts(held_out: Iterable[Case], known: Iterable[str]) -> WordRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Invariants:
-    """What all texts of a run have to keep."""
+    """Rules for all written prompts of a run."""
 
     held_out: WordRuns
     max_length: int
@@ -97,13 +95,13 @@ class Invariants:
     def violation(
         self, text: str, *, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
     ) -> Violation | None:
-        """Return the first invariant that a text breaks; ``None`` if it keeps all.
+        """Return the first invariant that a prompt breaks; ``None`` if it keeps all.
 
         Args:
-            text: whole, demonstrations included.
-            parents: texts that it was written from; none of a text from cases alone.
-            known: texts that its parameter has.
-            shots: demonstrations that the engine has drawn for it.
+            text: Whole prompt, including demonstrations.
+            parents: Its parents; empty if it was written from cases alone.
+            known: Prompts of the parameter.
+            shots: Demonstrations that the engine drew for it.
         """
         checks = self._checks(text, parents, known, shots)
         return next((name for name, is_broken in checks if is_broken), None)
@@ -111,7 +109,7 @@ class Invariants:
     def _checks(
         self, text: str, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
     ) -> Iterator[tuple[Violation, bool]]:
-        """Yield each invariant, and whether it is broken; the next is looked at if it is not."""
+        """Yield each invariant and whether it is broken, lazily."""
         instruction, examples = split(text)
         yield "empty", not instruction.strip()
         yield "too_long", len(text) > self.max_length
@@ -133,9 +131,9 @@ def _is_printable(text: str) -> bool:
 
 
 def is_near_duplicate(text: str, known: Iterable[str]) -> bool:
-    """Whether a text is one of these up to case, punctuation and a word in a hundred.
+    """Return whether a prompt equals a known one except for case, punctuation and few words.
 
-    Demonstrations count in their order: another order is another text.
+    Demonstrations count in their order: another order makes another prompt.
     """
     instruction, shots = split(text)
     key, shingles = fingerprint(instruction), runs_of(instruction, N_SHINGLE)
@@ -155,7 +153,7 @@ def is_near_duplicate(text: str, known: Iterable[str]) -> bool:
 
 
 def _keeps_schemas(text: str, parent: str) -> bool:
-    """Whether all JSON objects of the parent are there, and its tools have their shape."""
+    """Return whether all JSON objects of the parent remain, and its tools keep their shape."""
     whole = _json(parent)
     if whole is not None:
         return _same_shape(whole, _json(text))
@@ -168,7 +166,7 @@ def _keeps_schemas(text: str, parent: str) -> bool:
 
 
 def _json(text: str) -> Json:
-    """Return the JSON object or list that a text is; ``None`` if it is none."""
+    """Return the JSON object or list in a text; ``None`` if it is neither."""
     try:
         value = json.loads(text)
         canonical_json(value)
@@ -178,7 +176,7 @@ def _json(text: str) -> Json:
 
 
 def _same_shape(wanted: Json, value: Json) -> bool:
-    """Whether two values differ in the texts of descriptions alone."""
+    """Return whether two values differ only in the strings of descriptions."""
     if isinstance(wanted, dict) and isinstance(value, dict):
         return wanted.keys() == value.keys() and all(
             (key == "description" and isinstance(value[key], str)) or _same_shape(item, value[key])

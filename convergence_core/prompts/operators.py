@@ -1,9 +1,9 @@
 """Operators that write prompts: versioned instructions, requests, answers.
 
-``try-catch-style`` … ``task-decomposition`` are the five edits of prompt-mutation policies; ``reflect``
-is reflective mutation and ``merge`` its crossover over a Pareto front (GEPA, arXiv 2507.19457);
-``induce`` is instruction induction from cases (APE, arXiv 2211.01910). ``examples`` writes nothing:
-demonstrations are drawn (``demonstrations``).
+``try-catch-style`` … ``task-decomposition`` are the five edits of prompt-mutation policies.
+``reflect`` is reflective mutation and ``merge`` its crossover over a Pareto front (GEPA, arXiv
+2507.19457). ``induce`` is instruction induction from cases (APE, arXiv 2211.01910). ``examples``
+writes nothing but draws demonstrations (``demonstrations``).
 """
 
 import re
@@ -54,34 +54,36 @@ class Shown:
 
     input: str
     answer: str | None
-    """``None`` if it was not asked yet."""
+    """``None`` if there is no answer yet."""
     expected: str | None
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterRequest:
-    """A request for prompts; edits of one parent by one operator share it."""
+    """A request for prompts, shared by edits of one parent by one operator."""
 
     operator: OperatorName
     task: str
-    """What the system is for."""
+    """Purpose of the system."""
     facts: tuple[tuple[str, str], ...]
-    """Name → text: model, user messages and scoring of the system, the parent's score, earlier edits."""
+    """(name, text): model, user messages and scoring of the system, the parent's score, earlier
+    edits.
+    """
     prompts: tuple[str, ...]
-    """The parent; of ``merge`` two; of ``induce`` none."""
+    """The parent; two for ``merge``, none for ``induce``."""
     placeholders: tuple[str, ...]
-    """Those that a prompt must keep."""
+    """Placeholders that a prompt must keep."""
     labels: tuple[str, ...]
-    """All that search cases expect, where that is few."""
+    """All expected answers of search cases, if they are few."""
     failures: tuple[Shown, ...]
     """Failed answers, or cases; never held-out ones."""
     successes: tuple[Shown, ...] = ()
-    """Answers of the parent that were right."""
+    """Correct answers of the parent."""
     n_prompts: int = 1
 
     def messages(self) -> list[Mapping[str, Json]]:
-        """Return the chat messages that ask for the prompts."""
+        """Return the chat messages that request the prompts."""
         parts = [f"<operator>{self.operator}</operator>", INSTRUCTIONS[self.operator]]
         if self.n_prompts > 1:
             parts.append(
@@ -120,10 +122,10 @@ def _data(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterAnswer:
-    """What a writer answered."""
+    """Answer of a writer."""
 
     text: str | None
-    """``None`` if the answer is not in the form that the request names."""
+    """``None`` if the answer does not have the required form."""
     diagnosis: str
 
 
@@ -133,14 +135,14 @@ _FENCE: Final = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
 
 
 def read_answers(answer: str, n: int = 1) -> list[WriterAnswer]:
-    """Return the texts between the answer's pairs of ``prompt`` tags, and its diagnosis.
+    """Return the prompts between the answer's ``prompt`` tags, and its diagnosis.
 
-    Without any pair the only answer has no text: it may be a refusal or talk about the prompt. So may
-    be two pairs where one prompt is wanted, or tags within others.
+    Without a pair of tags the only answer has no prompt, because it may be a refusal or a comment.
+    The same holds for two pairs if one prompt is wanted, and for nested tags.
 
     Args:
-        answer: of the model.
-        n: prompts that the request wants; at least one answer is returned, and at most so many.
+        answer: Answer of the model.
+        n: Requested number of prompts; the result has 1 to n answers.
     """
     diagnosis = _DIAGNOSIS.search(answer)
     if diagnosis is not None and "<prompt>" in answer[: diagnosis.start()]:
@@ -156,7 +158,7 @@ def read_answers(answer: str, n: int = 1) -> list[WriterAnswer]:
 
 
 def _bare(text: str) -> str | None:
-    """Return a text without a code fence around it; ``None``: it is the form's own blank."""
+    """Return a prompt without a code fence around it; ``None`` for the form's own blank."""
     fence = _FENCE.match(text.strip())
     text = (text if fence is None else fence[1]).strip()
     return None if text == _BLANK else text

@@ -4,9 +4,9 @@
     p_oc = (1 - eps) P(mu_oc is the largest) + eps / n                               (2)
 
 Notation: o operator, c failure category of the parent, g_k gain of edit k over its parent and s2_k
-its variance, n operators that apply. P is estimated by draws and smoothed by eps; the operator is
-then drawn from p itself, so that the logged propensity is exact. The parameter that is most worth
-changing is chosen alike, by the mean gain of its edits.
+its variance, n operators that apply. P is estimated by draws and smoothed by eps. The operator is
+then drawn from p itself, so that the logged propensity is exact. The parameter is chosen in the
+same way, by the mean gain of its edits.
 """
 
 import math
@@ -25,26 +25,30 @@ PRIOR_MEANS: Final[Mapping[OperatorName, float]] = {
     "merge": 0.1,
     "context-reduction": -0.02,
 }
-"""Prior gain of an operator, 0 for those not named: whoever sees failures, or two texts that win on different
-cases, knows more than a fixed edit; a reduction of a given text seldom raises the reward."""
+"""Prior gain of an operator, 0 for the others. A writer that sees failures, or two prompts that
+win on different cases, knows more than a fixed edit. A reduction of a given prompt seldom raises
+the reward.
+"""
 REDUCTION_STEP: Final = 0.02
-"""Added for a reduction with each edit since a given text, up to the largest of ``PRIOR_MEANS``: edits that failed
-have left sentences that only cost."""
+"""Increase of a reduction's prior per edit since a given prompt, up to the largest of
+``PRIOR_MEANS``: failed edits have left sentences that only add cost.
+"""
 LIKELY_MEAN: Final = 0.02
-"""Added for an operator that its category makes more likely to help."""
+"""Prior bonus of an operator that suits the failure category."""
 TAU: Final = 0.03
 """Spread of the mean gains of operators, and of categories about them."""
 EPSILON: Final = 0.1
-"""Share of the choices that is uniform."""
+"""Share of uniform choices."""
 LEAST_EXAMPLES: Final = 1 / 3
-"""Least share of edits that draw demonstrations, where some can be drawn: they cost no call, and small
-models often follow them alone."""
+"""Minimum share of edits that draw demonstrations, if possible: they cost no call, and small
+models often follow only them.
+"""
 N_DRAWS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """An edit whose gain was seen."""
+    """An edit with an observed gain."""
 
     operator: OperatorName
     category: Category
@@ -53,7 +57,7 @@ class Tried:
 
 
 def prior_mean(operator: OperatorName, n_edits: int = 0) -> float:
-    """Return m_0 of an operator, for a parent that is so many edits away from a given text."""
+    """Return m_0 of an operator, for a parent ``n_edits`` away from a given prompt."""
     prior = PRIOR_MEANS.get(operator, 0.0)
     if operator == "context-reduction":
         prior = min(prior + REDUCTION_STEP * n_edits, max(PRIOR_MEANS.values()))
@@ -68,13 +72,13 @@ def operator_posterior(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the means and standard deviations of mu_oc, (n_operators,) each.
 
-    Edits of other categories count by the variance that lies between categories.
+    Edits of other categories have the variance between categories added.
 
     Args:
-        operators: that apply.
-        category: of the parent's failures.
-        tried: edits whose gain was seen.
-        n_edits: between a given text and the parent.
+        operators: Applicable operators.
+        category: Category of the parent's failures.
+        tried: Edits with an observed gain.
+        n_edits: Number of edits between a given prompt and the parent.
     """
     means, sds = [], []
     for operator in operators:
@@ -87,7 +91,7 @@ def operator_posterior(
             apart = 0.0 if edit.category == category else 2.0 * TAU**2
             weight = 1.0 / (edit.variance + apart)
             precision += weight
-            weighted += weight * max(edit.gain, -TAU)  # a bad edit costs its few cells, no more
+            weighted += weight * max(edit.gain, -TAU)  # a bad edit costs only its few cells
         means.append(weighted / precision)  # (eq. 1)
         sds.append(math.sqrt(1.0 / precision))
     return np.array(means), np.array(sds)
@@ -100,7 +104,7 @@ def propensities(
     rng: np.random.Generator,
     n_edits: int = 0,
 ) -> np.ndarray:
-    """Return p, (n_operators,); it sums to 1. Arguments are those of ``operator_posterior``."""
+    """Return p, (n_operators,), which sums to 1; see ``operator_posterior`` for the arguments."""
     means, sds = operator_posterior(operators, category, tried, n_edits)
     p = _smoothed(_wins(means, sds, rng))
     is_drawn = np.array([name == "examples" for name in operators])
@@ -113,12 +117,12 @@ def propensities(
 def chances_by_text(
     draws: np.ndarray, candidates: Sequence[Params], parameter: str
 ) -> dict[str, float]:
-    """Return text → probability that the best candidate holds it.
+    """Return prompt → probability that the best candidate holds it.
 
     Args:
-        draws: joint draws of the candidates' worths, (n_draws, n_candidates).
-        candidates: their parameters.
-        parameter: the text parameter; candidates in which it is not active count for no text.
+        draws: Joint draws of the candidates' values, (n_draws, n_candidates).
+        candidates: Parameters of the candidates.
+        parameter: Text parameter; candidates without it are left out.
     """
     texts = [params.get(parameter) for params in candidates]
     rows = [i for i, text in enumerate(texts) if isinstance(text, str)]
@@ -133,7 +137,7 @@ def chances_by_text(
 def chances_of_best(
     values: Mapping[str, tuple[float, float]], rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return text → probability that it is the best, from means and standard deviations."""
+    """Return prompt → probability that it is the best, from means and standard deviations."""
     names = [*values]
     means = np.array([values[name][0] for name in names])
     sds = np.array([values[name][1] for name in names])
@@ -141,14 +145,15 @@ def chances_of_best(
 
 
 def agreed_chances(learned: Mapping[str, float], search: Mapping[str, float]) -> dict[str, float]:
-    """Return text → probability of being a parent: both posteriors multiplied.
+    """Return prompt → probability of being a parent: the normalized product of both posteriors.
 
-    Ancestry and shared sentences tell what a text is worth, the search what it is worth beside other
-    parameters. Both see the same rewards, so that their product favours the best more than one alone.
+    Ancestry and shared sentences inform a prompt's own value, the search its value together with
+    other parameters. Both use the same rewards, so the product favours the best more than either
+    alone.
 
     Args:
-        learned: text → probability that it is the best, by ancestry and sentences.
-        search: text → probability that the best candidate holds it; empty: unknown.
+        learned: Prompt → probability that it is the best, by ancestry and sentences.
+        search: Prompt → probability that the best candidate holds it; empty if unknown.
     """
     products = (
         {text: p * search.get(text, 0.0) for text, p in learned.items()} if search else {**learned}
@@ -160,11 +165,11 @@ def agreed_chances(learned: Mapping[str, float], search: Mapping[str, float]) ->
 def parameter_propensities(
     tried: Sequence[Sequence[Tried]], rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the probability of each parameter, (n_parameters,); they sum to 1.
+    """Return the probability of each parameter, (n_parameters,), which sum to 1.
 
     Args:
-        tried: edits of each parameter whose gain was seen.
-        rng: source of chance.
+        tried: Edits of each parameter with an observed gain.
+        rng: Random generator.
     """
     n = len(tried)
     if n == 1:

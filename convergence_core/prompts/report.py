@@ -1,4 +1,4 @@
-"""Summary of written prompts: the winner's family, refusals, overfitting."""
+"""Summary of written prompts: the winner's family, rejections, overfitting."""
 
 import difflib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyEdge:
-    """One edit between two texts of a family."""
+    """One edit between two prompts of a family."""
 
     parameter: str
     generation: int
@@ -15,53 +15,53 @@ class FamilyEdge:
     category: str
     parent_id: str
     other_id: str | None
-    """The second text of a merge."""
+    """The second parent of a merge."""
     text_id: str
     parent: str
     text: str
     diagnosis: str
     failures: tuple[str, ...]
-    """Cases that the writer was shown."""
+    """Cases in the writer's request."""
     n_shared: int
-    """Search cases that both were asked."""
+    """Number of search cases evaluated with both."""
     effect: float | None
-    """Mean difference of rewards on these; ``None`` if there are none."""
+    """Mean difference of rewards on these cases; ``None`` without any."""
     effect_se: float | None
     fixed: int
-    """Of these, cases that got better."""
+    """Number of these cases that improved."""
     broken: int
-    """Of these, cases that got worse."""
+    """Number of these cases that worsened."""
 
     def diff(self) -> tuple[str, ...]:
-        """Return a unified diff of both texts, without its head."""
+        """Return a unified diff of both prompts, without its header."""
         before, after = self.parent.splitlines(), self.text.splitlines()
         return tuple([*difflib.unified_diff(before, after, lineterm="", n=1)][2:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptReport:
-    """What writing prompts came to."""
+    """Results of prompt writing."""
 
     writers: tuple[str, ...]
     n_written: int
-    """Texts that a writer wrote."""
+    """Number of written prompts."""
     n_kept: int
     n_over_budget: int = 0
-    """Requests for a text that the budget refused."""
+    """Number of requests refused by the budget."""
     refusals: Mapping[str, int] = field(default_factory=dict)
-    """Verdict → texts that it refused."""
+    """Verdict → number of prompts that it rejected."""
     cost_usd: float | None = None
     """``None`` if unknown."""
     family: tuple[FamilyEdge, ...] = ()
-    """Edits from the given texts to the winner's, in their order."""
+    """Edits from a given prompt to the winner's, in order."""
     gap: float | None = None
-    """Winner's mean reward on search cases asked again minus that on held-out ones."""
+    """Winner's mean reward on repeated search cases minus that on held-out ones."""
     gap_defaults: float | None = None
-    """The same of the defaults."""
+    """The same difference for the defaults."""
 
     @property
     def sentence(self) -> str:
-        """The one sentence: what was written, and what became of it."""
+        """Sentence with the numbers of prompts and the winner's edits."""
         if not self.n_written:
             return "No prompt was written."
         kept = f"{self.n_written:,} {'prompt' if self.n_written == 1 else 'prompts'} written, {self.n_kept:,} new"

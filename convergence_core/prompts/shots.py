@@ -1,4 +1,4 @@
-"""Demonstrations (shots) at the end of a text, sent as chat turns."""
+"""Demonstrations (shots) at the end of a prompt, sent as chat turns."""
 
 import json
 import re
@@ -14,26 +14,26 @@ _SHOT: Final = re.compile(
     re.DOTALL,
 )
 END: Final = "</shots>"
-"""How a text with demonstrations ends."""
+"""End of a prompt with demonstrations."""
 TAG: Final = re.compile(r"</?(?:shots?|user|assistant)>")
 """Tags that no demonstration may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shot:
-    """One demonstration: a case's input as text, and the answer wanted."""
+    """One demonstration: a case's input as text, and the correct answer."""
 
     user: str
     assistant: str
 
     @property
     def is_plain(self) -> bool:
-        """Whether it can be written down: neither side is empty or holds a tag of the block."""
+        """Whether it can be written: neither side is empty or holds a tag of the block."""
         sides = (self.user, self.assistant)
         return all(side.strip() and TAG.search(side) is None for side in sides)
 
     def input(self, like: Json) -> Json:
-        """Return the input in the form of another case's: JSON is read where that is no text."""
+        """Return the input in the form of another case's: parsed as JSON unless a string."""
         if isinstance(like, dict | list):
             try:
                 value: Json = json.loads(self.user)
@@ -44,7 +44,10 @@ class Shot:
 
 
 def split(text: str) -> tuple[str, tuple[Shot, ...]]:
-    """Return a text without its demonstrations, and these; a broken block is part of the text."""
+    """Return a prompt without its demonstrations, and these.
+
+    A broken block of demonstrations stays in the prompt.
+    """
     match = _BLOCK.search(text)
     if match is None:
         return text, ()
@@ -58,7 +61,7 @@ def split(text: str) -> tuple[str, tuple[Shot, ...]]:
 
 
 def joined(instruction: str, shots: Sequence[Shot]) -> str:
-    """Return a text with these demonstrations at its end, in this order."""
+    """Return a prompt with these demonstrations at its end, in this order."""
     if not shots:
         return instruction
     body = "\n".join(

@@ -1,4 +1,4 @@
-"""State of prompt writing: texts, their origins, and their answers."""
+"""State of prompt writing: prompts, their origins, and their answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,48 +9,48 @@ from convergence_core.prompts.failures import Observed, merged
 from convergence_core.records import Category, Json, sha256_hex
 
 MOST_OBSERVED: Final = 16
-"""Answers that are remembered of one text."""
+"""Maximum remembered answers of one prompt."""
 DRAWN: Final = "drawn"
-"""Writer of a text that differs from its parent in demonstrations alone."""
+"""Writer of a prompt that differs from its parent only in demonstrations."""
 RULES: Final = "rules"
-"""Writer of a text that a rule-based twin wrote."""
+"""Writer of a prompt from rules."""
 KEPT: Final = "kept"
 NO_ANSWER: Final = "no_answer"
 """Verdict on a request that failed."""
 OVER_BUDGET: Final = "over_budget"
 """Verdict on a request that the budget refused."""
 UNTAGGED: Final = "untagged"
-"""Verdict on an answer without one pair of ``prompt`` tags around a text."""
+"""Verdict on an answer without exactly one pair of ``prompt`` tags around a prompt."""
 
 
 def text_id_of(text: str) -> str:
-    """Return 16 hexadecimal digits of a text's SHA-256."""
+    """Return 16 hexadecimal digits of a prompt's SHA-256."""
     return sha256_hex(text)[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One written text: kept as a variant, or refused."""
+    """One written prompt: kept as a variant, or rejected."""
 
     mutation_id: str
     generation: int
     parameter: str
     operator: OperatorName
     parent_ids: tuple[str, ...]
-    """Texts that it was written from."""
+    """Ids of its parents."""
     category: Category
     """Failure category of the first parent."""
     propensity: float
-    """Probability of parameter and operator, given the parents and what was known."""
+    """Probability of parameter and operator, given the parents and the state."""
     failures: tuple[str, ...]
-    """Cases that the request showed."""
+    """Cases in the request."""
     diagnosis: str
     text_id: str
     text: str
     verdict: str
     """``kept``, ``no_answer``, ``over_budget``, ``untagged``, or the invariant that it breaks."""
     writer: str
-    """``rules``, or the model."""
+    """``rules``, or the name of the model."""
     wording_version: str
     cost_usd: float | None = None
     reason: str = ""
@@ -58,12 +58,12 @@ class Mutation:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the text became a variant."""
+        """Whether the prompt became a variant."""
         return self.verdict == KEPT
 
     @property
     def is_refused(self) -> bool:
-        """Whether there is an answer that became no variant."""
+        """Whether there is an answer that did not become a variant."""
         return self.verdict not in (KEPT, NO_ANSWER, OVER_BUDGET)
 
     @classmethod
@@ -75,18 +75,18 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptState:
-    """What is known after a generation; a value, saved with it."""
+    """Immutable state after a generation, saved with it."""
 
     mutations: tuple[Mutation, ...] = ()
-    """In the order they were written."""
+    """Mutations in the order of writing."""
     observed: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
-    """Text id → its answers, the worst first."""
+    """Prompt id → its answers, worst first."""
     good: Mapping[str, str] = field(default_factory=dict)
-    """Search case → an answer that was right."""
+    """Search case → a correct answer."""
 
     @property
     def variants(self) -> dict[str, list[str]]:
-        """Parameter → its kept texts."""
+        """Parameter → its kept prompts."""
         by_parameter: dict[str, list[str]] = {}
         for mutation in self.mutations:
             if mutation.is_kept:
@@ -94,7 +94,7 @@ class PromptState:
         return by_parameter
 
     def parents_of(self, parameter: str) -> dict[str, str]:
-        """Return kept text id → id of the first text that it was written from."""
+        """Return kept prompt id → id of its first parent."""
         return {
             mutation.text_id: mutation.parent_ids[0]
             for mutation in self.mutations
@@ -102,7 +102,7 @@ class PromptState:
         }
 
     def n_edits_of(self, parameter: str, text: str) -> int:
-        """Return how many edits lie between a given text and this one, along first parents."""
+        """Return the number of edits between a given prompt and this one, along first parents."""
         parents, name, n = self.parents_of(parameter), text_id_of(text), 0
         while name in parents and n < len(parents):
             name, n = parents[name], n + 1
@@ -118,8 +118,8 @@ class PromptState:
         """Return the state with further answers.
 
         Args:
-            observed: text id → answers.
-            good: search case → an answer that was right; the first one is kept.
+            observed: Prompt id → answers.
+            good: Search case → a correct answer; the first one is kept.
         """
         known = {
             **self.observed,

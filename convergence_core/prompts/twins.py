@@ -1,8 +1,7 @@
 """Rules: the operators' edits without a model.
 
-They know nothing of language beyond sentences and lines, and each serves where no model is
-configured (``prompts.writer: rules``). What they write is honest boilerplate: a search over it
-finds what helps, and a model's texts are better ones.
+They see only sentences and lines, and work without a configured model (``prompts.writer: rules``).
+They write boilerplate, from which a search finds what helps; a model writes better prompts.
 """
 
 import re
@@ -50,14 +49,14 @@ def written_by_rules(
     rng: np.random.Generator,
     labels: Sequence[str] = (),
 ) -> WriterAnswer:
-    """Return a text by rules.
+    """Return a prompt by rules.
 
     Args:
-        operator: what is to be done.
-        prompts: the parent; of ``merge`` two; of ``induce`` none.
-        shown: failures, or cases.
-        rng: source of chance.
-        labels: all that cases expect, where that is few.
+        operator: Edit to make.
+        prompts: The parent; two for ``merge``, none for ``induce``.
+        shown: Failures, or cases.
+        rng: Random generator.
+        labels: All expected answers, if they are few.
     """
     parent = prompts[0].rstrip() if prompts else ""
     diagnosis = ""
@@ -91,13 +90,13 @@ def _lacking(parent: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _with(parent: str, sentences: Sequence[str], rng: np.random.Generator) -> str:
-    """Return the parent with a sentence that it lacks; as it is where it has them all."""
+    """Return the parent with a sentence that it lacks; unchanged if it has them all."""
     new = _lacking(parent, sentences)
     return f"{parent}\n{new[int(rng.integers(len(new)))]}".strip() if new else parent
 
 
 def _shorter(parent: str, rng: np.random.Generator) -> str:
-    """Return the parent without fillers; without one of its sentences where it has none."""
+    """Return the parent without fillers; if it has none, without one of its sentences."""
     text = _FILLER.sub("", parent).strip()
     sentences = _sentences(text)
     # A sentence with a placeholder carries the input.
@@ -109,9 +108,9 @@ def _shorter(parent: str, rng: np.random.Generator) -> str:
 
 
 def _merged(first: str, second: str) -> str:
-    """Return the first with the sentences of the second that it lacks.
+    """Return the first prompt with the sentences of the second that it lacks.
 
-    Of sentences with braces those alone that have a placeholder which the first lacks.
+    Sentences with braces are added only if the first lacks their placeholder.
     """
     known = {frozenset(word_set(sentence)) for sentence in _sentences(first)}
     held = set(placeholders_of(first))
@@ -141,7 +140,7 @@ def _is_short(shown: Sequence[Shown]) -> bool:
 
 
 def _diagnosed(shown: Sequence[Shown], labels: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what the failures have in common, and the rules that answer it."""
+    """Return the common fault of the failures, and rules that fix it."""
     pairs = [(failure.answer or "", failure.expected or "") for failure in shown]
     one_of = [f"Answer with one of: {_listed(labels)}."] if labels else []
     if pairs and all(len(answer) > 2 * len(wanted) for answer, wanted in pairs):
@@ -174,4 +173,4 @@ LIKELY: Final[Mapping[str, tuple[OperatorName, ...]]] = {
     "wrong": ("reflect", "examples", "expansion", "task-decomposition"),
     "partial": ("reflect", "examples", "expansion"),
 }
-"""Failure category → operators that are more likely to help: a small head start in the policy."""
+"""Failure category → operators that are more likely to help, for a small prior bonus."""
