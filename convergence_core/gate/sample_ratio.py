@@ -40,10 +40,9 @@ def log_e_of_shares(counts: Floats, propensities: Floats) -> Floats:
         True
     """
     total = counts.sum(axis=1, keepdims=True)
-    p = np.where(propensities < 1.0, propensities, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        above = _log_wealth(counts, total - counts, p)
-        below = _log_wealth(total - counts, counts, 1.0 - p)
+        above = _log_wealth(counts, total - counts, propensities)
+        below = _log_wealth(total - counts, counts, 1.0 - propensities)
     impossible = ((propensities <= 0.0) & (counts > 0.0)).any(axis=0)
     both = np.logaddexp(above, below) - np.log(2.0)
     return np.where(impossible, np.inf, both)
