@@ -1,7 +1,7 @@
-"""Contract of games: rules that every game keeps, one's own too.
+"""Contract of games: rules for every game, including the user's.
 
-``broken_rules`` plays a game with players that reply legally, with nothing, and with garbage, and returns a
-sentence for each rule that it breaks. Use it in a test of your game:
+``broken_rules`` plays a game with legal, empty and garbage replies, and returns a sentence for
+each broken rule. Use it in a test of your game:
 
     assert broken_rules(MyGame()) == []
 """
@@ -18,7 +18,7 @@ from convergence_core.ports import Ask, Player
 
 N_PLAYS: Final = 5
 ID: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
-"""Of a game."""
+"""Pattern of a game's id."""
 GARBAGE: Final = (
     "",
     " \n\t",
@@ -32,11 +32,11 @@ GARBAGE: Final = (
     "9" * 15_000,
     "a " * 10_001,
 )
-"""Replies that no game may fail at, whoever gives them."""
+"""Replies at which no game may fail."""
 
 
 class FixedPlayer:
-    """Always the same reply."""
+    """Player with a constant reply."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -47,7 +47,7 @@ class FixedPlayer:
 
 
 class LegalPlayer:
-    """A legal option drawn by chance; where any text is legal, a number between 0 and 1."""
+    """Player that draws a legal option at random, or a number in [0, 1) if any text is legal."""
 
     def answer(self, ask: Ask, rng: np.random.Generator) -> str:
         """Draw a reply."""
@@ -57,12 +57,12 @@ class LegalPlayer:
 
 
 def broken_rules(game: Game, players: Mapping[str, Player] | None = None) -> list[str]:
-    """Return a sentence for each rule that a game breaks; none: it keeps the contract.
+    """Return a sentence for each rule that a game breaks; empty if it keeps all.
 
     Args:
-        game: yours.
-        players: role → a player of sensible replies, for roles that need more than a legal option or
-            a number, such as one that measures.
+        game: Game to check.
+        players: role → a player of sensible replies, for roles that need more than a legal option
+            or a number, such as one that measures.
     """
     broken = list(_of_declaration(game))
     if broken:
@@ -95,7 +95,7 @@ def _of_plays(game: Game, sensible: Mapping[str, Player]) -> Iterator[str]:
     tables = [("sensible replies", sensible)]
     for text in GARBAGE:
         shown = f"the reply {text[:16]!r}"
-        # Each role alone replies with garbage, then all of them.
+        # Each role alone replies with garbage, then all of them do.
         tables += [
             (f"{shown} of `{role}`", {**sensible, role: FixedPlayer(text)}) for role in game.roles
         ]

@@ -1,4 +1,4 @@
-"""Guard of held-out cases: no model is shown 13 consecutive words of one."""
+"""Guard of held-out cases: no model sees 13 consecutive words of one."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,22 +7,23 @@ from convergence_core.sao.filters import N_RUN, held_out_runs
 
 
 class HeldOutError(ConvergenceError, ValueError):
-    """A held-out case would be shown to a model."""
+    """A prompt would show a held-out case to a model."""
 
     exit_code = 2
 
 
 class HeldOutGuard:
-    """The texts that no prompt may hold: held-out cases."""
+    """Guard against held-out text in prompts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = held_out_runs(texts)
 
     def check(self, prompts: Sequence[str]) -> None:
-        """Let prompts pass that share nothing with the texts.
+        """Check that prompts share nothing with held-out texts.
 
         Raises:
-            HeldOutError: one holds 13 words in a row of a text, or the whole of a short one.
+            HeldOutError: a prompt holds 13 consecutive words of a text, or the whole of a short
+                one.
         """
         for i, prompt in enumerate(prompts):
             if self._texts.leak_into(prompt):

@@ -1,9 +1,10 @@
-"""Games about judges: which answer is right (G4), what debate adds to it (G5).
+"""Games about judges: which answer is right (G4), and the gain from debate (G5).
 
-A judge says P(A is right) in both orders; q is the mean of both in log-odds, so that a bias for the
-first place cancels. Score of a judge: ln of what it gave the executed truth, in nats; a coin's is -.69.
-Score of a debate: the judge's after the advocates spoke, less that before; exactly 0 where they say
-nothing. Probabilities are read in [.01, .99], and an unreadable one scores as .01 for the truth.
+A judge gives P(A is right) in both orders. q is the mean of both in log-odds, so that a position
+bias cancels. A judge's score is the log probability of the executed truth, in nats; a random guess
+gets -.69. A debate's score is the judge's score after the advocates' arguments less that before;
+exactly 0 without arguments. Probabilities are clipped to [.01, .99], and an unreadable one scores
+as .01 for the truth.
 """
 
 import math
@@ -20,7 +21,7 @@ from convergence_core.ports import Ask
 from convergence_core.sao.executed_items import AuditItem
 
 LEAST: Final = 0.01
-"""Least probability that is read."""
+"""Minimum probability after clipping."""
 _NUMBER: Final = re.compile(r"(?<![\w.])(?:0(?:\.\d+)?|1(?:\.0+)?|\.\d+)(?![\w%]|\.\d)")
 
 
@@ -30,7 +31,7 @@ def _facts(pair: AuditItem) -> Facts:
 
 
 def probability_of(reply: str) -> float | None:
-    """Return the only number in [0, 1] that a reply holds, or its ``p``; ``None``: there is none."""
+    """Return the only number in [0, 1] in a reply, or its ``p``; ``None`` if there is none."""
     verdict = next(json_objects(reply), None)
     if verdict is not None:
         p = verdict.get("p")
@@ -53,9 +54,9 @@ def log_score(as_first: str, as_second: str, first_is_right: bool) -> float:
     """Return ln of the probability given to the truth, in nats, in [ln .01, ln .99].
 
     Args:
-        as_first: reply to P(A is right) with the first answer as A.
-        as_second: the same with the second answer as A.
-        first_is_right: the truth.
+        as_first: Reply with the first answer as A.
+        as_second: Reply with the second answer as A.
+        first_is_right: Whether the first answer is right.
     """
     log_odds, other = _log_odds(as_first), _log_odds(as_second)
     if log_odds is None or other is None:
@@ -98,7 +99,7 @@ class JudgeGame:
     grounded: ClassVar[bool] = True
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Ask in both orders; facts: the label, and the item's id where it is known."""
+        """Ask in both orders; the facts hold the label, and the item's id if known."""
         pair = self.pairs[int(rng.integers(len(self.pairs)))]
         yield from _judged(pair)
         return _facts(pair)
@@ -110,10 +111,10 @@ class JudgeGame:
 
 
 class DebateGame(JudgeGame):
-    """G5: two advocates, for what the judge's log score gains.
+    """G5: two advocates, scored by the gain in the judge's log score.
 
-    Not grounded in what the advocates say, only in whom it helps: it takes no more than half of a
-    round's plays together with the prompts' game.
+    The arguments themselves are not grounded, only their effect. So such games get at most half of
+    a round's plays.
     """
 
     __slots__ = ()
@@ -125,7 +126,10 @@ class DebateGame(JudgeGame):
     grounded: ClassVar[bool] = False
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Judge, argue for each answer, judge again unless nothing was said; facts: the label, and the item's id where it is known."""
+        """Judge, argue for each answer, and judge again unless both arguments are empty.
+
+        The facts hold the label, and the item's id if known.
+        """
         pair = self.pairs[int(rng.integers(len(self.pairs)))]
         yield from _judged(pair)
         statements = []
@@ -143,7 +147,7 @@ class DebateGame(JudgeGame):
         return _facts(pair)
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
-        """Return the judge's log score after less before, in nats."""
+        """Return the judge's log score after the arguments less that before, in nats."""
         judged = [turn.reply for turn in turns if turn.ask.role == "judge"]
         if len(judged) == 2:
             return Scores(by_role={"advocate": 0.0}, reason="the advocates gave no argument")

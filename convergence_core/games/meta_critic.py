@@ -28,21 +28,23 @@ import numpy as np
 from convergence_core.records import sha256_hex
 
 PRIOR_SD: Final = 0.1
-"""Of a game's effect."""
+"""Prior standard deviation of a game's effect."""
 LEAST_EFFECT: Final = 0.04
-"""Below it a game's cases cost more than they tell; cases as good as the user's reach .15 in the benchmark."""
+"""Minimum useful effect, below which a game's cases cost more than they inform; the user's own
+cases reach .15 in the benchmark.
+"""
 LEAST_SD: Final = 0.01
-"""Of the noise, in reward."""
+"""Minimum standard deviation of the noise, in reward."""
 MOST_SD: Final = 0.5
-"""Standard deviation of rewards that are 0 or 1 equally often: none in [0, 1] has a larger one."""
+"""Standard deviation of rewards that are 0 or 1 equally often, the maximum in [0, 1]."""
 LEAST_FREE: Final = 10
-"""Degrees of freedom of the residuals from which they tell the noise."""
+"""Minimum degrees of freedom for estimating the noise from residuals."""
 P_SURE: Final = 0.9
-"""Probability of a statement on a game that acts on it."""
+"""Posterior probability at which a statement about a game takes effect."""
 UNDECIDED, KEPT, FADED, DROPPED = 0.5, 0.9, 0.25, 0.1
 """Probabilities of a coin. None is 0 or 1: every game stays measured."""
 LEVEL: Final = 0.8
-"""Of the posterior intervals of effects."""
+"""Level of the posterior intervals of effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ class Coin:
 
     game: str
     probability: float
-    """That the search uses the case, above 0 and below 1."""
+    """Probability that the search uses the case, above 0 and below 1."""
     is_used: bool
 
     @classmethod
     def of(cls, case_id: str, game: str, probability: float, *, seed: str) -> "Coin":
-        """Toss it: the same case, seed and probability always give the same coin."""
+        """Toss the coin: the same case, seed and probability always give the same result."""
         place = int(sha256_hex(f"{seed} {case_id}")[:13], 16) / 16**13
         return cls(game, probability, place < probability)
 
@@ -70,7 +72,7 @@ class CaseReward:
     candidate_id: str
     case_id: str
     game: str | None
-    """That found the case; ``None``: it is the user's."""
+    """Game that found the case; ``None`` for the user's cases."""
     reward: float
 
 
@@ -79,17 +81,17 @@ class GameEffect:
     """Evidence on one game."""
 
     mean: float
-    """m: of beta."""
+    """m: posterior mean of beta."""
     sd: float
-    """Of the posterior."""
+    """Posterior standard deviation."""
     n_cases: int
-    """Different cases that searches used."""
+    """Number of distinct cases that searches used."""
     n_trials: int
-    """Trials that differ from the others of their generation on a case of the game."""
+    """Number of trials that differ from the others of their generation on a case of the game."""
 
     @classmethod
     def prior(cls) -> "GameEffect":
-        """Return what is known of a game of which no search used a case."""
+        """Return the prior of a game whose cases no search has used."""
         return cls(mean=0.0, sd=PRIOR_SD, n_cases=0, n_trials=0)
 
     @property
@@ -99,12 +101,12 @@ class GameEffect:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the game points searches the wrong way."""
+        """Whether the game's cases mislead searches."""
         return self._p_above(0.0) <= 1.0 - P_SURE
 
     @property
     def probability(self) -> float:
-        """Of the coins of its cases in the next search."""
+        """Probability of its cases' coins in the next search."""
         if self.is_dropped:
             return DROPPED
         if self.p_keep >= P_SURE:
@@ -125,7 +127,7 @@ def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
     """Return game → effect, of the games with a case that a search used.
 
     Args:
-        rewards: of searches whose hard cases had coins; their order does not matter.
+        rewards: Rewards of searches with coins, in any order.
 
     Raises:
         ValueError: a reward is not finite.
@@ -151,13 +153,13 @@ def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
 def paired_trials(
     rewards: Sequence[CaseReward], games: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return X, (n_trials, n_games), and y, (n_trials,), of the trials with a case of a game and of the user.
+    """Return X, (n_trials, n_games), and y, (n_trials,), of trials with both kinds of cases.
 
-    Beside them stands the number of generations, each of which has one mean taken out.
+    The third value is the number of generations, each of which has one mean removed.
 
     Args:
-        rewards: see ``effects``.
-        games: columns of X; 0 where a trial has no case of a game.
+        rewards: See ``effects``.
+        games: Columns of X, which are 0 for trials without a case of the game.
 
     Raises:
         ValueError: a reward is not finite.
@@ -199,7 +201,7 @@ def posterior(
 
 
 def _noise_variance(x: np.ndarray, y: np.ndarray, n_generations: int) -> float:
-    """Return s^2, at least ``LEAST_SD`` squared; the largest of a reward while too few trials tell it."""
+    """Return s^2, at least ``LEAST_SD`` squared, or the maximum for too few trials."""
     n_free = len(y) - x.shape[1] - n_generations
     if n_free < LEAST_FREE:
         return MOST_SD**2

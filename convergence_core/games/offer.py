@@ -21,10 +21,10 @@ from convergence_core.games.meta_critic import GameEffect
 from convergence_core.judges.trust import LEAST_TRUST, Trust
 
 LEAST_DEBATES: Final = 30
-"""Plays below which nothing is said of what debates gain."""
+"""Minimum debates for a statement about their gain."""
 WRONG_WAY: Final = "settings that pass its cases score lower on yours"
 LEVEL: Final = 0.8
-"""Of the t interval of their mean gain."""
+"""Level of the t interval of the mean gain."""
 
 
 def unavailable_games(
@@ -34,13 +34,13 @@ def unavailable_games(
     gains: Sequence[float] = (),
     effects: Mapping[str, GameEffect] | None = None,
 ) -> dict[str, str]:
-    """Return which games the next round may not include → why.
+    """Return game → reason for games that the next round may not include.
 
     Args:
-        games: all that are registered.
-        trust: in the judge, after the last audit.
-        gains: of the judge's log score by each debate so far, in nats.
-        effects: game → effect of its hard cases, of the measured games.
+        games: All registered games.
+        trust: Trust in the judge after the last audit.
+        gains: Gain in the judge's log score from each debate so far, in nats.
+        effects: Game → effect of its hard cases, for measured games.
     """
     unpaid = why_unpaid(gains)
     reasons = {
@@ -62,10 +62,10 @@ def _why_off(game: Game, trust: Trust) -> str:
 
 
 def why_unpaid(gains: Sequence[float]) -> str:
-    """Return why debates are not paid for; empty: they are.
+    """Return why debates do not pay; empty if they do.
 
     Args:
-        gains: of the judge's log score by each debate so far, in nats.
+        gains: Gain in the judge's log score from each debate so far, in nats.
     """
     n = len(gains)
     if n < LEAST_DEBATES:

@@ -1,8 +1,8 @@
 """Seeded plays of language games.
 
-Every play has a seed of its own, a hash of (run seed, game, version, round, index); the protocol and
-each role draw from streams that are spawned from it. So the plays of one game are the same whichever
-other games are played, in which order, and in which process.
+Each play has its own seed, a hash of (run seed, game, version, round, index). The protocol and
+each role have streams spawned from it. So the plays of one game do not depend on other games,
+their order, or the process.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from convergence_core.ports import Ask, Player
 from convergence_core.records import canonical_json, sha256_hex
 
 MOST_CHARACTERS: Final = 20_000
-"""Of one reply; a longer one counts as empty."""
+"""Maximum characters of a reply; a longer one counts as empty."""
 
 
 class GameRuleError(ValueError):
-    """A game breaks its own declaration: it asks an unknown role, or too often."""
+    """A game breaks its own declaration: it uses an unknown role, or asks too often."""
 
 
 def seed_of(game: Game, key: PlayKey) -> int:
@@ -29,9 +29,9 @@ def seed_of(game: Game, key: PlayKey) -> int:
 
 
 class OpenPlay:
-    """A play that continues: ``ask`` is what waits for a reply, ``None`` once it has ended.
+    """A play in progress: ``ask`` waits for a reply, and is ``None`` after the end.
 
-    Whoever answers may be slow and may be asked over a network: hand in each reply when it is there.
+    Players may be slow: pass each reply when it arrives.
 
     Raises:
         GameRuleError: the game breaks its own declaration.
@@ -45,14 +45,14 @@ class OpenPlay:
         self._rngs = dict(zip(game.roles, roles, strict=True))
         self._left = dict(game.cost)
         self.turns: list[Turn] = []
-        """So far."""
+        """Turns so far."""
         self._protocol = game.protocol(protocol)
         self._facts: Facts = {}
         self.ask: Ask | None = None
         self._go_on(None)
 
     def rng(self, role: str) -> np.random.Generator:
-        """Return the stream that a role's replies are drawn from."""
+        """Return the stream for a role's replies."""
         return self._rngs[role]
 
     def reply(self, text: str) -> None:

@@ -9,7 +9,7 @@ from convergence_core.games.solved.tree import TreeGame
 
 
 def solved_games() -> tuple[TreeGame, ...]:
-    """Return the four games whose best moves are known."""
+    """Return the four games with known best moves."""
     return tuple(TreeGame(tree()) for tree in (TicTacToe, Nim, KuhnPoker, RockPaperScissors))
 
 

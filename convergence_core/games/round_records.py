@@ -14,24 +14,24 @@ from convergence_core.records import Json, canonical_json, sha256_hex
 
 PlayStatus: TypeAlias = Literal["played", "void", "lost"]
 LEVEL: Final = 0.95
-"""Of the intervals of mean scores."""
+"""Level of the intervals of mean scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayRecord(Transcript):
-    """One play as it is stored; texts hold no secrets."""
+    """One stored play, without secrets in its texts."""
 
     status: PlayStatus
-    """``void``: it says nothing; ``lost``: a player could not answer."""
+    """``void`` if it has no result; ``lost`` if a player could not answer."""
     players: Mapping[str, str]
-    """Role → who played it."""
+    """Role → name of its player."""
     n_calls: int
     cost_usd: float | None
     """``None`` if a price is unknown."""
 
     @property
     def play_id(self) -> str:
-        """Hash of what makes the play what it is, before anybody has answered."""
+        """Hash of the play's identity, independent of replies."""
         key = self.key
         identity: list[Json] = [key.run_seed, self.game, self.version, key.round_number, key.index]
         return sha256_hex(canonical_json(identity))[:24]
@@ -39,22 +39,22 @@ class PlayRecord(Transcript):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoinRecord:
-    """One game in the plan of one round, fixed before anything is played."""
+    """One game in the plan of a round, fixed before the first play."""
 
     game: str
     version: int
     feeds: Feed
     grounded: bool
     p_keep: float | None = None
-    """``None`` if no search used a case of it."""
+    """``None`` if no search used its cases."""
     probability: float | None = None
-    """Of each of its approved cases in the next search; ``None`` if it finds none."""
+    """Probability of each of its approved cases in the next search; ``None`` if it finds none."""
     n_plays: int = 0
     off_reason: str | None = None
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CoinRecord":
-        """Rebuild it from what ``asdict`` wrote, or from its row."""
+        """Rebuild it from ``asdict`` or from its row."""
         return cls(**{f.name: value[f.name] for f in fields(cls)})
 
 
@@ -67,16 +67,15 @@ class RoleScore:
     n: int
     mean: float
     half_width: float | None
-    """Of the 95 % t interval; ``None`` means one play."""
+    """Half width of the 95 % t interval; ``None`` for a single play."""
     reference: float | None
-    """What the solver gets in this seat against the solver; ``None`` means no solver knows the
-    game."""
+    """Score of the solver in this seat against the solver; ``None`` without a solver."""
 
 
 def role_scores(
     plays: Sequence[PlayRecord], reference: Mapping[str, float] | None = None
 ) -> tuple[RoleScore, ...]:
-    """Return the mean of each role that was scored, over the plays that say something."""
+    """Return the mean score of each role, over the plays with a result."""
     values: dict[str, list[float]] = {}
     for play in plays:
         if play.status == "played":
@@ -106,7 +105,7 @@ def _half_width(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameSummary:
-    """What a round did with one game, and what all rounds say of it."""
+    """One game's results in a round, and its effect over all rounds."""
 
     coin: CoinRecord
     n_played: int
@@ -114,15 +113,15 @@ class GameSummary:
     n_lost: int
     scores: tuple[RoleScore, ...]
     reasons: Mapping[str, int]
-    """Why plays are void or lost, or a role broke a rule → how often."""
+    """Why plays are void or lost, or a role broke a rule → count."""
     cost_usd: float | None
     effect: GameEffect | None
-    """By the searches before the round; ``None`` if none used a case of the game."""
+    """Effect in the searches before the round; ``None`` if none used a case of the game."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GamesReport:
-    """What a round of games did, and what is known of each game."""
+    """Results of a round of games, with the evidence on each game."""
 
     system: str
     label: str
@@ -131,8 +130,8 @@ class GamesReport:
     n_plays: int
     n_calls: int
     cost_usd: float | None
-    """Of all calls; ``None`` if a price is unknown."""
+    """Cost of all calls; ``None`` if a price is unknown."""
     is_offline: bool
-    """Whether the built-in mock answered in the models' place."""
+    """Whether the built-in mock replaced the models."""
     limit: str | None
     """Why it ended early; ``None`` if it did not."""

@@ -26,8 +26,8 @@ def second_moment(before: float, reward: float, number: int) -> float:
 
     Args:
         before: sigma^2 so far.
-        reward: of this generation.
-        number: generations with a reward, this one included, from 1.
+        reward: Reward of this generation.
+        number: Number of generations with a reward, including this one.
     """
     eta = max(LEAST_ETA, 1.0 / number)
     return (1.0 - eta) * before + eta * reward**2

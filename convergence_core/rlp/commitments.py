@@ -1,7 +1,7 @@
 """A generation's thought and forecasts, fixed before any of its outcomes.
 
-A commitment holds everything that scoring needs but the outcomes, so a reader of the tables can
-check every gain, and a resumed run scores what was committed and nothing else.
+A commitment holds everything for scoring except the outcomes. So a reader of the tables can check
+every gain, and a resumed run scores exactly the committed forecasts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,19 @@ from convergence_core.rlp.quantiles import Quantiles
 
 ThoughtKind: TypeAlias = Literal["none", "notes", "start"]
 ACTIONS: Final[tuple[ThoughtKind, ...]] = ("none", "notes")
-"""Actions of the policy: forecasts alone, or notes first. ``start``, before the first generation, is no action."""
+"""Actions of the policy: forecasts alone, or notes first. ``start``, before the first generation,
+is not an action.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedSetting:
-    """Setting that the model wants to see evaluated."""
+    """Setting that the model proposes for evaluation."""
 
     candidate_id: str
     params: Params
     forecast: Quantiles | None
-    """Of its score; ``None`` if the model gave none that can be read."""
+    """Forecast of its score; ``None`` if the model gave no readable one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +51,18 @@ class Thought:
     """Candidate → forecast of its score."""
     settings: tuple[ProposedSetting, ...] = ()
     dropped: tuple[str, ...] = ()
-    """What of the reply was left out, and why."""
+    """Omitted parts of the reply, with reasons."""
     committed_us: int | None = None
     """Time when the reply was durable; ``None`` without one."""
     tokens: int | None = None
-    """Of the reply."""
+    """Number of tokens in the reply."""
     cost_usd: float | None = None
     reason: str | None = None
-    """Why it says nothing (refused, cut off, unreadable, failed); ``None`` if it does."""
+    """Why it has no content (refused, cut off, unreadable, failed); ``None`` if it has."""
 
     @property
     def shown(self) -> str:
-        """What people read of it: its notes, or else the reply."""
+        """Text to display: its notes, or else the reply."""
         return self.notes or self.text
 
 
@@ -72,13 +74,14 @@ class Commitment:
     state: np.ndarray
     """s_g, (N_FEATURES,)."""
     thought: Thought | None = None
-    """``None`` if the model was not asked, since no place could be advised."""
+    """``None`` if the model was not called because no place could be advised."""
     subjects: tuple[str, ...] = ()
     """Candidates chosen without the thought, in the order of their choice."""
     posterior: Mapping[str, Quantiles] = field(default_factory=dict)
     """Candidate → forecast of the search's posterior."""
     easier: Mapping[str, float] = field(default_factory=dict)
-    """Case → by how much its scores are known to lie above the mean over cases; taken off outcomes."""
+    """Case → estimated excess of its scores over the mean of all cases; subtracted from outcomes.
+    """
     committed_us: int | None = None
     """Time when the reply was durable; ``None`` without one."""
 
@@ -89,5 +92,5 @@ class Commitment:
 
     @property
     def settings(self) -> Sequence[ProposedSetting]:
-        """Settings of the model's own."""
+        """Settings that the model proposed."""
         return () if self.thought is None else self.thought.settings

@@ -1,13 +1,13 @@
 """Weight and strength of the model's forecasts in the draws.
 
-The model counts at a candidate as so many trials of its mean, on top of the same data, as if its prior were
-Beta(mu nu, (1 - mu) nu); how that enters the posterior is in ``search.racing.cell_allocation``:
+The model counts as nu trials of its mean at a candidate, in addition to the data, as if its prior
+were Beta(mu nu, (1 - mu) nu). ``search.racing.cell_allocation`` adds it to the posterior:
 
     mu(x) = E_p[y|x],    nu = clip(mu (1 - mu)/var - 1, 1, 5)
 
-A thought has read the data already, so its prior repeats some of them; nu <= 5 bounds that. The weight
-follows the cumulative log score against the posterior's (fixed share; M. Herbster & M. Warmuth, "Tracking
-the best expert", 1998):
+A thought has already used the data, so its prior repeats some of them; nu <= 5 bounds that. The
+weight follows the cumulative log score against the posterior's (fixed share; M. Herbster & M.
+Warmuth, "Tracking the best expert", 1998):
 
     w <- .99 w e^r / (1 - w + w e^r) + .01 w0,    w0 = .4
 
@@ -22,12 +22,13 @@ from typing import Final
 import numpy as np
 
 FIRST_WEIGHT: Final = 0.4
-"""w0. Less leaves good thoughts without a measurable gain where the search learns fast by itself; with more,
-lies cost more than a few percent of regret."""
+"""w0. With less, good thoughts have no measurable gain in fast searches; with more, false
+forecasts cost more than a few percent of regret.
+"""
 SHARE: Final = 0.01
 LEAST_NU, MOST_NU = 1.0, 5.0
 EDGE: Final = 0.01
-"""An expert's mean stays this far from 0 and 1."""
+"""Minimum distance of an expert's mean from 0 and 1."""
 
 
 def weight_after(weight: float, reward: float) -> float:
@@ -42,5 +43,5 @@ def weight_after(weight: float, reward: float) -> float:
 
 
 def strength(mu: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Return nu of predicted means and variances, (n,) each → (n,)."""
+    """Return nu for predicted means and variances, (n,) each → (n,)."""
     return np.asarray(np.clip(mu * (1.0 - mu) / variance - 1.0, LEAST_NU, MOST_NU), np.float64)

@@ -4,26 +4,26 @@ The reward is a log-likelihood ratio against a baseline that never saw a thought
 eq. 5), with departures:
 
 * Outcomes are scores, not tokens, and the baseline is the search's own posterior.
-* p~ = .98 p + .02 p-: mixing bounds a loss at log .02, and unlike clipping it keeps
-  E_p-[e^IG] = 1, which the e-value needs.
-* A side of a forecast is at least a tenth as wide as the posterior, so that no bet on a point wins more
-  than a few nats.
+* p~ = .98 p + .02 p-: mixing bounds a loss at log .02, and unlike clipping it keeps E_p-[e^IG] =
+  1, which the e-value needs.
+* A side of a forecast is at least a tenth as wide as the posterior, so that no bet on a point wins
+  more than a few nats.
 * Within a generation e-values are averaged and never multiplied, since its outcomes share
   surprises: products raise false alarms of a contentless bet from .02 to .34.
 
-A baseline of the wrong shape lets any sentence gain that repairs the shape, whatever it says of
-candidates. So help is claimed only if forecasts also tell candidates apart. Their *resolution*
-(the term of forecast verification; A. H. Murphy, "A new vector partition of the probability score",
-1973) is the gain over the average forecast of the generation's m candidates:
+If the baseline has the wrong shape, any thought that corrects the shape gains, whatever it
+forecasts for candidates. So help is claimed only if forecasts also distinguish candidates. Their
+*resolution* (the term of forecast verification; A. H. Murphy, "A new vector partition of the
+probability score", 1973) is the gain over the average forecast of the generation's m candidates:
 
     p^(y) = (1/m) sum_x p(y|x),    R(x) = log p~(y_x|x) - log p^(y_x)
 
-with p^ in place of p- in p~. If chance had dealt the forecasts to the candidates, E[p~(y_x|pi(x))] would be p^(y_x),
-so (1/m) sum_x e^R(x) is an e-value as well, whatever the outcomes share. A forecast that is the same
-for all candidates has R = 0.
+with p^ in place of p- in p~. If forecasts were assigned to candidates at random, E[p~(y_x|pi(x))]
+would be p^(y_x). So (1/m) sum_x e^R(x) is an e-value too, whatever the outcomes share. A forecast
+that is the same for all candidates has R = 0.
 
-Notation: p(y) forecast, p-(y) baseline, y_x the observed score of candidate x, pi a random permutation of the
-candidates; all densities.
+Notation: p(y) forecast, p-(y) baseline, y_x the observed score of candidate x, pi a random
+permutation of the candidates; all densities.
 """
 
 import math
@@ -38,11 +38,11 @@ from convergence_core.rlp.quantiles import LEAST_SCALE, Quantiles
 MIX: Final = 0.02
 """Share of the baseline in p~, and of the uniform distribution in the baseline."""
 FLOOR: Final = math.log(MIX)
-"""Least information gain, in nats."""
+"""Minimum information gain, in nats."""
 LEVEL: Final = 0.05
-"""Probability, at most, that help is ever claimed where there is none."""
+"""Maximum probability of ever claiming help that does not exist."""
 NARROWEST: Final = 0.1
-"""Least scale of a forecast, in standard deviations of the posterior."""
+"""Minimum scale of a forecast, in standard deviations of the posterior."""
 
 
 def baseline_density(posterior: Quantiles, y: float) -> float:
@@ -59,8 +59,8 @@ def information_gain(p: float, baseline: float) -> float:
     """Return IG = log p~ - log p-, in nats, at least ``FLOOR``.
 
     Args:
-        p: probability, or density, that the forecast gave to what came.
-        baseline: the same without it, above 0.
+        p: Probability, or density, of the outcome under the forecast.
+        baseline: The same under the baseline, above 0.
     """
     mixed = p + MIX * (baseline - p)  # exactly p where both are equal
     return math.log(mixed) - math.log(baseline)  # (RLP eq. 5), with p~ in place of p
@@ -70,11 +70,11 @@ def resolutions(densities: np.ndarray) -> np.ndarray:
     """Return R of each candidate, (m,), in nats.
 
     Args:
-        densities: of row x's forecast at the score of column x', (m, m).
+        densities: Density of row x's forecast at the score of column x', (m, m).
     """
     average = densities.mean(axis=0)  # p^(y_x), (m,)
     pairs = zip(np.diag(densities), average, strict=True)
-    # 1e-300: far from every forecast all of them are 0.
+    # 1e-300: far from every forecast all densities are 0.
     return np.array([information_gain(p, max(a, 1e-300)) for p, a in pairs], np.float64)
 
 
@@ -93,12 +93,12 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class EProcess:
-    """The product over generations of e-values, and the highest that it ever was."""
+    """Product of e-values over generations, and its highest value so far."""
 
     log_e: float = 0.0
     """Nats."""
     top_log_e: float = 0.0
-    """Nats; Ville's inequality is about this one: P(ever e >= 1/alpha) <= alpha."""
+    """Nats. Ville's inequality bounds it: P(ever e >= 1/alpha) <= alpha."""
 
     def after(self, value: float | None) -> "EProcess":
         """Return the evidence after a generation's e-value; ``None`` if it had none."""
@@ -117,7 +117,7 @@ class EProcess:
 
     @property
     def e_value(self) -> float:
-        """The product now."""
+        """Current product."""
         return math.exp(min(self.log_e, 700.0))
 
     @property
@@ -127,16 +127,16 @@ class EProcess:
 
 
 def shows_help(mean_gain: float | None, top_e_value: float, top_resolution: float) -> bool:
-    """Whether it may be said that thoughts helped.
+    """Return whether the evidence supports that thoughts helped.
 
-    Both nulls must be rejected: "the baseline is right" and "which forecast went to which candidate
-    is chance". If one of them is true, its e-value passes ``1 / LEVEL`` with probability ``LEVEL`` at
-    most, and so does the smaller of the two: an intersection-union test (R. L. Berger 1982,
-    Technometrics 24:295) needs no correction for there being two.
+    Both nulls must be rejected: "the baseline is right" and "which forecast went to which
+    candidate is chance". If one of them is true, its e-value passes ``1 / LEVEL`` with probability
+    ``LEVEL`` at most, and so does the smaller of the two: an intersection-union test (R. L. Berger
+    1982, Technometrics 24:295) needs no correction for two tests.
 
     Args:
-        mean_gain: over generations, in nats; ``None`` if nothing was scored.
-        top_e_value: highest product of the e-values against the baseline.
-        top_resolution: the same against the forecasts' own average.
+        mean_gain: Mean gain over generations, in nats; ``None`` if nothing was scored.
+        top_e_value: Highest product of the e-values against the baseline.
+        top_resolution: The same against the average of the forecasts.
     """
     return min(top_e_value, top_resolution) >= 1.0 / LEVEL and (mean_gain or 0.0) > 0.0

@@ -1,7 +1,7 @@
 """Update of RLP after a generation: gains, evidence, weight, advantages, policy.
 
-The order matters: gains are taken with the posterior as it was before these outcomes; only then do the
-model's weight and the policy move.
+The order matters: gains use the posterior from before these outcomes. Only then are the model's
+weight and the policy updated.
 """
 
 from collections.abc import Mapping
@@ -20,25 +20,25 @@ from convergence_core.rlp.policy import ActionPolicy, Steps, Update, ValueFuncti
 from convergence_core.rlp.quantiles import Quantiles
 
 SILENT: Final = 1.0 / 3.0
-"""Least share of the generations that forecast without notes: a control for the effect of the notes."""
+"""Minimum share of generations that forecast without notes, as a control for their effect."""
 CAPACITY: Final = 10_000
-"""Rewards that are remembered."""
+"""Maximum number of remembered rewards."""
 MANY_TRIALS: Final = 200
-"""Trials that count as a full history."""
+"""Number of trials that counts as a full history."""
 MOST_SHOWN: Final = 200
-"""Forecasts that later prompts show beside what came."""
+"""Maximum forecasts that later prompts show with their outcomes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Episode:
-    """One generation for the policy: the action drawn, and its reward."""
+    """One generation for the policy: the sampled action, and its reward."""
 
     state: np.ndarray
     """s_g, (N_FEATURES,)."""
     action: int
     log_old: float
     reward: float
-    """In nats."""
+    """Reward in nats."""
 
     def to_json(self) -> dict[str, Json]:
         """Return lists from which ``from_json`` makes an equal episode."""
@@ -58,54 +58,56 @@ class Episode:
 
 
 _NUMBERS: Final = ("moment", "weight", "notes", "n_own", "n_better")
-"""Fields of a state that are stored as they are."""
+"""Fields of a state that are stored unchanged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RlpState:
-    """What was learned of thoughts; a value, saved with the generation."""
+    """Immutable learned state of thoughts, saved with the generation."""
 
     policy: ActionPolicy
-    """Over ``ACTIONS``."""
+    """Policy over ``ACTIONS``."""
     value: ValueFunction = field(default_factory=ValueFunction.zero)
     moment: float = 1.0
     """sigma^2, nats squared."""
     weight: float = FIRST_WEIGHT
-    """Of the model's forecasts in the draws."""
+    """Weight of the model's forecasts in the draws."""
     evidence: EProcess = field(default_factory=EProcess)
-    """Against "no thought predicts better than the posterior"."""
+    """Evidence against "no thought predicts better than the posterior"."""
     resolution: EProcess = field(default_factory=EProcess)
-    """Against "no thought tells candidates apart": over forecasts' own average."""
+    """Evidence against "no thought distinguishes candidates", from gains over the forecasts'
+    average.
+    """
     gains: tuple[float, ...] = ()
     """Mean gain of each scored generation, in nats."""
     episodes: tuple[Episode, ...] = ()
-    """The last thirty, oldest first: what the policy and V are fitted to again."""
+    """The last thirty, oldest first, to which the policy and V are fitted."""
     n_own: int = 0
-    """Settings of the model's own that were evaluated."""
+    """Number of evaluated settings that the model proposed."""
     n_better: int = 0
-    """Of these: better than the mean of those that the search chose in the same generation."""
+    """Number of these that beat the mean of the search's choices in the same generation."""
     notes: str = ""
-    """The last that were written."""
+    """Latest notes."""
     forecasts: Mapping[str, Quantiles] = field(default_factory=dict)
-    """Candidate → the model's last forecast of it."""
+    """Candidate → the model's latest forecast."""
 
     @property
     def last_gain(self) -> float:
-        """Of the last scored generation, in nats; 0 before."""
+        """Gain of the last scored generation, in nats; 0 before the first."""
         return self.gains[-1] if self.gains else 0.0
 
     @property
     def worth_a_place(self) -> float:
-        """Probability that a setting of the model's own gets a whole place, in (0, 1].
+        """Probability that a setting of the model gets a whole place, in (0, 1].
 
-        The square of twice the share that is better than the search's choice, by its posterior mean under a
-        uniform prior: 1 where every other one is better.
+        It is the square of twice the share of settings that beat the search's choice, by its
+        posterior mean under a uniform prior: 1 if half of them or more do.
         """
         return min(1.0, 2.0 * (1 + self.n_better) / (2 + self.n_own)) ** 2
 
     @classmethod
     def first(cls) -> "RlpState":
-        """Return the state before any thought."""
+        """Return the state before the first thought."""
         return cls(policy=ActionPolicy.of((SILENT, 1.0 - SILENT)))
 
     def propensities(self, state: np.ndarray) -> np.ndarray:
@@ -132,7 +134,7 @@ class RlpState:
 
     @classmethod
     def from_json(cls, value: Json) -> "RlpState":
-        """Rebuild what ``to_json`` wrote; of versions that forecast bins nothing is taken over."""
+        """Rebuild what ``to_json`` wrote; states of versions with forecast bins are dropped."""
         if not isinstance(value, dict) or "action_policy" not in value:
             return cls.first()
         v: dict[str, Any] = value  # as ``to_json`` wrote it
@@ -149,12 +151,12 @@ class RlpState:
 
 
 def features(n_trials: int, *, budget_left: float, last_gain: float) -> np.ndarray:
-    """Return s_g, what the policy sees before it acts, (N_FEATURES,), each in [-1, 1].
+    """Return s_g, the policy's features before it acts, (N_FEATURES,), each in [-1, 1].
 
     Args:
-        n_trials: candidates with a score.
-        budget_left: share of the run that is left, in [0, 1].
-        last_gain: mean information gain of the last scored generation, in nats.
+        n_trials: Number of candidates with a score.
+        budget_left: Remaining share of the run, in [0, 1].
+        last_gain: Mean information gain of the last scored generation, in nats.
     """
     s = np.array([1.0, budget_left, n_trials / MANY_TRIALS, last_gain])
     return np.asarray(np.clip(s, -1.0, 1.0), np.float64)
@@ -162,13 +164,13 @@ def features(n_trials: int, *, budget_left: float, last_gain: float) -> np.ndarr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredForecast:
-    """One forecast, and what came."""
+    """One forecast and its outcome."""
 
     subject: str
     """Candidate."""
     forecast: Quantiles | None
     posterior: Quantiles | None
-    """``None``: the model proposed the candidate itself, so nothing is scored."""
+    """``None`` if the model proposed the candidate, so that nothing is scored."""
     outcome: float
     """Score."""
     p: float | None = None
@@ -178,15 +180,15 @@ class ScoredForecast:
     gain: float | None = None
     """IG, in nats."""
     resolution: float | None = None
-    """Gain over the thought's own average forecast, in nats."""
+    """Gain over the average of the thought's forecasts, in nats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RlpUpdate:
-    """What one generation taught, for tables and people."""
+    """Result of learning from one generation, for tables and reports."""
 
     rows: tuple[ScoredForecast, ...]
-    """Candidates chosen without the thought, then those that it proposed."""
+    """Candidates chosen without the thought, then its proposals."""
     reward: float | None
     """r, in nats; ``None`` if nothing was scored."""
     advantage: float | None
@@ -197,14 +199,14 @@ class RlpUpdate:
 
     @property
     def gains(self) -> list[float]:
-        """Of each scored candidate, in nats."""
+        """Gains of the scored candidates, in nats."""
         return [row.gain for row in self.rows if row.gain is not None]
 
 
 def score(commitment: Commitment, outcomes: CandidateOutcomes) -> tuple[ScoredForecast, ...]:
-    """Return what a thought's forecasts were worth; those of its own settings without a gain.
+    """Return a thought's scored forecasts; its own settings have no gain.
 
-    A candidate without an outcome, or without a forecast of both sides, is left out.
+    A candidate without an outcome, or without both forecasts, is left out.
     """
     names = [
         n for n in outcomes.observed if n in commitment.forecasts and n in commitment.posterior
@@ -251,14 +253,14 @@ def learn(
     next_features: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[RlpState, RlpUpdate]:
-    """Return what is known after a generation.
+    """Return the state after a generation, and the update.
 
     Args:
-        state: before.
-        commitment: thought and forecasts, made before the outcomes.
-        outcomes: what came.
+        state: State before.
+        commitment: Thought and forecasts, made before the outcomes.
+        outcomes: Outcomes of the candidates.
         next_features: s_g+1, (N_FEATURES,).
-        rng: for the order of minibatches.
+        rng: Random generator for the order of minibatches.
     """
     rows, thought = score(commitment, outcomes), commitment.thought
     gains = [row.gain for row in rows if row.gain is not None]
@@ -318,7 +320,7 @@ def critic(
     next_features: np.ndarray,
     sigma: float,
 ) -> tuple[ValueFunction, float | None, Steps]:
-    """Return the next V, the advantage of the last episode, and the steps to learn from."""
+    """Return the next V, the advantage of the last episode, and the steps for learning."""
     if not episodes:
         return value, None, Steps.none()
     states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)

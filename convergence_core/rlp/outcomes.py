@@ -1,14 +1,12 @@
 """Outcomes of committed forecasts, from a generation's trials.
 
-Exogenous cells alone count for what is scored, and none that was evaluated before the forecasts were
-durable: its outcome might have been known.
+Only exogenous cells are scored, and none that was evaluated before the forecasts were durable,
+because its outcome might have been known.
 
-What is forecast is a candidate's mean score over all cases. A trial has seen a few, easy or hard ones, so
-what was known of each case before the generation is taken off its score:
+A forecast is of a candidate's mean score over all cases. A trial sees only a few cases, which may
+be easy or hard. So the estimated effect of each case before the generation is subtracted:
 
     outcome_i = mean over cells of  y_ij - (b_j - sum_j w_j b_j)
-
-with b_j the posterior means of ``posterior.case_effects``, 0 of cases that no one was asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +18,22 @@ from convergence_core.rlp.commitments import Commitment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateOutcomes:
-    """Outcomes of the candidates that were forecast."""
+    """Outcomes of the forecast candidates."""
 
     observed: Mapping[str, float] = field(default_factory=dict)
     """Candidate chosen without a thought → score."""
     proposed: Mapping[str, float] = field(default_factory=dict)
-    """Candidate that the model proposed → score; earns nothing."""
+    """Candidate that the model proposed → score, which is not rewarded."""
     others: float | None = None
     """Mean score of all candidates chosen without a thought; ``None`` if there is none."""
 
 
 def adjusted_mean(evaluations: Sequence[Evaluation], easier: Mapping[str, float]) -> float:
-    """Return the mean score less what is known of the cases, within [0, 1].
+    """Return the mean score adjusted for the cases, within [0, 1].
 
     Args:
-        evaluations: with a score, at least one.
-        easier: case → by how much its scores lie above the mean over cases; others count for 0.
+        evaluations: Evaluations with a score, at least one.
+        easier: Case → excess of its scores over the mean of all cases; 0 for others.
     """
     adjusted = [(e.reward or 0.0) - easier.get(e.cell.case_id, 0.0) for e in evaluations]
     return min(1.0, max(0.0, sum(adjusted) / len(adjusted)))
@@ -47,9 +45,9 @@ def outcomes_of(
     """Return the outcomes of a commitment's candidates.
 
     Args:
-        commitment: made before them.
-        trials: of the generation.
-        exogenous: cells whose choice owed nothing to thoughts.
+        commitment: Commitment made before them.
+        trials: Trials of the generation.
+        exogenous: Cells chosen without thoughts.
     """
     observed: dict[str, float] = {}
     proposed: dict[str, float] = {}
@@ -69,7 +67,7 @@ def outcomes_of(
         if committed_us is None or min(starts, default=0) >= committed_us:
             observed[name] = others[-1]
     return CandidateOutcomes(
-        # In the order of the commitment, whatever the order of trials.
+        # In the order of the commitment, independent of the order of trials.
         observed={name: observed[name] for name in commitment.subjects if name in observed},
         proposed={
             s.candidate_id: proposed[s.candidate_id]

@@ -1,8 +1,8 @@
 """Policy over actions: a softmax, moved by clipped policy gradients.
 
-The policy stands where the paper trains weights: pi_theta(k|s) over kinds of thoughts, k = 0 is to write no
-notes, so that it can learn not to. Its update is the paper's clipped objective (arXiv 2510.01265, eq. 8)
-with an entropy bonus in place of none:
+Where the paper trains weights, this trains a policy pi_theta(k|s) over kinds of thoughts. k = 0
+writes no notes, so that the policy can learn not to. Its update is the paper's clipped objective
+(arXiv 2510.01265, eq. 8) with an added entropy bonus:
 
     minimize  -E[min(rho A, clip(rho, .8, 1.2) A)] - .01 H(pi),   rho = pi_theta / pi_old
 
@@ -28,9 +28,9 @@ N_FEATURES: Final = 4
 ENTROPY_WEIGHT: Final = 0.01
 STEP: Final = 0.5
 CLIP_EPSILON: Final = 0.2
-"""How far a ratio of probabilities may move the objective."""
+"""Change of a probability ratio beyond which the objective is clipped."""
 KL_TARGET: Final = 0.02
-"""Divergence, in nats, from the policy before an update at which the update stops."""
+"""Divergence from the policy before an update, in nats, at which the update stops."""
 N_PASSES: Final = 4
 N_GENERATIONS: Final = 3
 BATCH: Final = 64
@@ -49,12 +49,12 @@ class ActionPolicy:
 
     @classmethod
     def uniform(cls, n_actions: int) -> "ActionPolicy":
-        """Return the policy that draws all actions alike."""
+        """Return the policy with equal probabilities."""
         return cls(np.zeros((n_actions, N_FEATURES)))
 
     @classmethod
     def of(cls, probabilities: Sequence[float]) -> "ActionPolicy":
-        """Return the policy that draws actions with these probabilities, whatever the state."""
+        """Return the policy with these probabilities in every state."""
         theta = np.zeros((len(probabilities), N_FEATURES))
         theta[:, 0] = np.log(probabilities)  # s_0 = 1
         return cls(theta)
@@ -76,7 +76,7 @@ class ActionPolicy:
 
     @property
     def sha256(self) -> str:
-        """Hash of the parameters: it changes whenever an update did anything."""
+        """Hash of the parameters, which changes with every effective update."""
         return sha256_hex(canonical_json(self.to_json()))
 
     def to_json(self) -> Json:
@@ -97,9 +97,9 @@ class Steps:
     states: np.ndarray
     """(n, N_FEATURES)."""
     actions: np.ndarray
-    """(n,), whole numbers."""
+    """(n,), integers."""
     log_old: np.ndarray
-    """log pi_old(k|s) when it was drawn, (n,)."""
+    """log pi_old(k|s) at the time of the choice, (n,)."""
     advantages: np.ndarray
     """A-hat, (n,)."""
 
@@ -110,7 +110,7 @@ class Steps:
         return cls(np.zeros((0, N_FEATURES)), nothing.astype(int), nothing, nothing)
 
     def take(self, rows: np.ndarray) -> "Steps":
-        """Return some of them."""
+        """Return the steps of these rows."""
         return Steps(
             self.states[rows], self.actions[rows], self.log_old[rows], self.advantages[rows]
         )
@@ -118,31 +118,31 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Measures of an update."""
+    """Statistics of an update."""
 
     loss: float
-    """Of the clipped objective and the entropy, at the last minibatch."""
+    """Loss of the clipped objective with entropy, on the last minibatch."""
     kl: float
     """Mean KL from the policy before the update, in nats."""
     grad_norm: float
     """Norm of the last gradient."""
     n_steps: int
-    """Gradient steps taken."""
+    """Number of gradient steps."""
     n_dropped: int
-    """Thoughts left out of the last minibatch, for their ratio was above 2."""
+    """Number of thoughts left out of the last minibatch because their ratio exceeded 2."""
     entropy: float
-    """Mean entropy of the policy after it, in nats."""
+    """Mean entropy of the updated policy, in nats."""
 
 
 def improve(
     policy: ActionPolicy, steps: Steps, rng: np.random.Generator
 ) -> tuple[ActionPolicy, Update]:
-    """Return the policy after an update, and what that did.
+    """Return the policy after an update, and its statistics.
 
     Args:
-        policy: before.
-        steps: thoughts of the last generations; none: nothing changes.
-        rng: for the order of minibatches.
+        policy: Policy before.
+        steps: Thoughts of the last generations; without any, nothing changes.
+        rng: Random generator for the order of minibatches.
     """
     n = len(steps.actions)
     if n == 0:
@@ -177,7 +177,7 @@ def improve(
 
 
 def _gradient(policy: ActionPolicy, steps: Steps) -> tuple[float, np.ndarray, int]:
-    """Return loss, its gradient (n_actions, d), and how many rows were dropped."""
+    """Return loss, its gradient (n_actions, d), and the number of dropped rows."""
     actions, advantages = steps.actions, steps.advantages
     logs = policy.log_probabilities(steps.states)  # (n, n_actions)
     p = np.exp(logs)

@@ -1,12 +1,13 @@
-"""Forecasts of a score: three quantiles, and the density that they stand for.
+"""Forecasts of a score: three quantiles, and the density that they define.
 
-A model writes the 10, 50 and 90 % quantiles of a score in [0, 1]. The density between and beyond them is
-that of a normal distribution to each side of the median (a two-piece normal with half of the mass a side):
+A model writes the 10, 50 and 90 % quantiles of a score in [0, 1]. The density is normal on each
+side of the median (a two-piece normal with half of the mass on each side):
 
-    f(y) = phi((y - q50) / s) / s,    s = (q50 - q10) / z  below the median,  (q90 - q50) / z  above      (1)
+    f(y) = phi((y - q50) / s) / s,    s = (q50 - q10) / z  below the median,  (q90 - q50) / z
+    above      (1)
 
-with z = 1.2816, so the three quantiles are exact. A search's posterior is written in the same form, and
-both are scored on the continuous score itself.
+with z = 1.2816, so the three quantiles are exact. A search's posterior is written in the same
+form, and both are scored on the continuous score itself.
 
 Notation: y a score, q10, q50, q90 its quantiles, s the scale of a side.
 """
@@ -19,7 +20,7 @@ from typing import Final
 Z: Final = 1.2815515655446004
 """90 % quantile of the standard normal distribution."""
 LEAST_SCALE: Final = 1e-3
-"""Least scale of a side, in units of the score."""
+"""Minimum scale of a side, in units of the score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,13 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Sequence[object]) -> "Quantiles":
-        """Return the forecast of three numbers, in any order, each cut to [0, 1].
+        """Return the forecast from three numbers, in any order, each clipped to [0, 1].
 
         Raises:
             ValueError: there are not three finite numbers.
         """
         numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-        # An integer may be too large for a float, and is finite.
+        # An integer may be finite but too large for a float.
         are_finite = all(abs(v) < math.inf for v in numbers)
         if len(numbers) != 3 or len(values) != 3 or not are_finite:
             raise ValueError("a forecast must be three numbers: the 10, 50 and 90 % quantile")
@@ -61,8 +62,8 @@ class Quantiles:
         """Return f(y) (eq. 1).
 
         Args:
-            y: a score.
-            least: scale of a side at least.
+            y: Score.
+            least: Minimum scale of a side.
         """
         below, above = self.scales(least)
         s = below if y < self.median else above

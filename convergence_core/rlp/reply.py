@@ -1,8 +1,8 @@
 """Notes, forecasts and settings in a model's reply.
 
-The reply is one JSON object, in prose or a block of code or alone. Its parts are read one by one: what cannot
-be read is left out with a reason, and the rest counts. A setting never chooses anything itself: it is
-evaluated where the search has a place for it.
+The reply is one JSON object, alone, in prose or in a code block. Its parts are read separately: an
+unreadable part is left out with a reason, and the rest counts. A setting is only a proposal: it is
+evaluated if the search has a place for it.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ from convergence_core.space.parameters import Parameter
 
 PARTS: Final = ("notes", "forecasts", "settings")
 MOST_NOTES: Final = 4_000
-"""Characters of notes that later prompts show."""
+"""Maximum characters of notes in later prompts."""
 
 
 class UnreadableReplyError(ValueError):
@@ -37,16 +37,16 @@ def read_reply(
     most_settings: int,
     rng: np.random.Generator,
 ) -> Thought:
-    """Return a thought with what its reply says.
+    """Return a thought with the content of its reply.
 
     Args:
-        thought: its ``text`` is the reply.
-        space: where settings lie.
-        names: name in the prompt → candidate to forecast.
-        around: values of parameters that a setting does not name.
-        known: candidates that need no place: evaluated, or to be evaluated anyway.
-        most_settings: that are read.
-        rng: for parameters that neither names.
+        thought: Thought whose ``text`` is the reply.
+        space: Search space of the settings.
+        names: Name in the prompt → candidate to forecast.
+        around: Values of parameters that a setting omits.
+        known: Candidates that need no place because they are evaluated or planned.
+        most_settings: Maximum number of settings.
+        rng: Random generator for parameters in neither.
 
     Raises:
         UnreadableReplyError: it holds no JSON object with a forecast or a setting.
@@ -89,7 +89,7 @@ def read_reply(
 
 
 def written_notes(text: str) -> str:
-    """Return the notes of a stored reply; the whole text if it has none, or is of an older version."""
+    """Return the notes of a stored reply; the whole text without notes, or of an older version."""
     try:
         notes = _object(text).get("notes")
     except UnreadableReplyError:
@@ -111,7 +111,7 @@ def _setting(
     """Return a setting that lies in the space.
 
     Raises:
-        ValueError: it does not.
+        ValueError: it does not lie in the space.
     """
     values = entry.get("values") if isinstance(entry, dict) else None
     if not isinstance(values, dict) or not values:
@@ -121,7 +121,7 @@ def _setting(
         parameter = space.parameters.get(name)
         if parameter is None:
             raise ValueError(f"there is no parameter `{_shown(name)}`")
-        if value is None:  # of a parameter whose condition does not hold
+        if value is None:  # for a parameter whose condition does not hold
             continue
         params[name] = _value(parameter, name, value)
     point = space.complete(params, rng)
@@ -138,7 +138,7 @@ def _setting(
 
 
 def _value(parameter: Parameter, name: str, value: Any) -> ParamValue:
-    """Return a value as its parameter writes it: choices by their short names too, numbers in steps.
+    """Return a parameter's value in canonical form, e.g. from a choice's short name.
 
     Raises:
         ValueError: the parameter has no such value.
@@ -156,10 +156,10 @@ def _value(parameter: Parameter, name: str, value: Any) -> ParamValue:
 
 
 def _shown(value: Any) -> str:
-    """Return what a model wrote, on one line and cut short."""
+    """Return what a model wrote, shortened to one line."""
     return " ".join(_storable(str(value)).split())[:60]
 
 
 def _storable(text: str) -> str:
-    """Return a text with ? for surrogates without a partner, which JSON may escape and UTF-8 lacks."""
+    """Return a text with ? for lone surrogates, which JSON may escape but UTF-8 lacks."""
     return text.encode("utf-8", "replace").decode("utf-8")

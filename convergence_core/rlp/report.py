@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestThought:
-    """The scored thought of the highest gain."""
+    """Scored thought with the highest gain."""
 
     text: str
     """Its notes, or else the reply."""
@@ -15,9 +15,9 @@ class BestThought:
     generation: int
     """From 0."""
     gain: float
-    """Mean over its outcomes, in nats."""
+    """Mean gain over its outcomes, in nats."""
     se: float | None
-    """Standard error of that, in nats; ``None`` means a single outcome."""
+    """Standard error of the gain, in nats; ``None`` for a single outcome."""
     n_outcomes: int
 
 
@@ -30,32 +30,32 @@ class ThinkingPoint:
     gain: float | None
     """Mean gain of its forecasts, in nats; ``None`` if none was scored."""
     se: float | None
-    """Over its forecasts; they share surprises, so it is a lower bound."""
+    """Standard error over its forecasts; a lower bound, because they share surprises."""
     e_value: float | None
-    """Of this generation alone."""
+    """E-value of this generation."""
     resolution: float | None = None
-    """Mean gain of its forecasts over their own average, in nats; ``None`` if not measured."""
+    """Mean gain of its forecasts over their average, in nats; ``None`` if not measured."""
     resolution_e_value: float | None = None
-    """Evidence of that, of this generation alone."""
+    """E-value of the resolution in this generation."""
     weight: float | None = None
-    """Of the model in the draws."""
+    """Weight of the model in the draws."""
     has_notes: bool = True
     """Whether notes were written before the forecasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedReport:
-    """Settings that the model proposed itself."""
+    """Settings that the model proposed."""
 
     n: int
-    """Evaluated."""
+    """Number of evaluated settings."""
     mean: float
-    """Of their scores."""
+    """Mean of their scores."""
     best: float
     name: str | None
-    """Label of the best; ``None`` if not known."""
+    """Label of the best; ``None`` if unknown."""
     others: float | None
-    """Mean score of the settings that the search chose in the same generations, where it was forecast."""
+    """Mean score of the search's choices in the same generations, if forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ class ThinkingReport:
     """Thoughts of a run."""
 
     n_thoughts: int
-    """Replies asked for, failed ones included."""
+    """Number of requested replies, including failed ones."""
     n_failed: int
-    """Of these: refused, cut off, unreadable, or failed."""
+    """Number of these that were refused, cut off, unreadable, or failed."""
     n_scored: int
     gain: float | None
     """Mean over generations of their forecasts' mean gain, in nats; ``None`` if nothing was scored."""
@@ -74,40 +74,41 @@ class ThinkingReport:
     e_value: float
     """Product of the generations' e-values."""
     top_e_value: float
-    """The highest it ever was."""
+    """Highest value of the product so far."""
     resolution: float | None = None
-    """Mean over generations of their forecasts' mean gain over their own average, in nats; ``None`` if not
-    measured."""
+    """Mean over generations of their forecasts' mean gain over their average, in nats; ``None`` if
+    not measured.
+    """
     resolution_e_value: float = 1.0
-    """Product of the generations' e-values of it."""
+    """Product of the generations' e-values of the resolution."""
     top_resolution_e_value: float = 1.0
-    """The highest that product ever was."""
+    """Highest value of that product so far."""
     of_notes: tuple[float, float] | None = None
     """Mean gain with notes less that without, and its standard error, in nats; ``None`` if fewer than two of
     each."""
     best: BestThought | None = None
     proposed: ProposedReport | None = None
     n_over_budget: int = 0
-    """Thoughts that the budget refused."""
+    """Number of thoughts refused by the budget."""
     curve: tuple[ThinkingPoint, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why thoughts earned nothing or proposed in vain → how often."""
+    """Why thoughts had no reward or rejected proposals → count."""
 
     @property
     def n_episodes(self) -> int:
-        """Generations with a scored thought."""
+        """Number of generations with a scored thought."""
         return sum(point.gain is not None for point in self.curve)
 
     @property
     def helped(self) -> bool:
-        """Whether it may be said that thoughts helped; wrong with probability ``LEVEL`` at most."""
+        """Whether thoughts helped by the evidence; wrong with probability at most ``LEVEL``."""
         from convergence_core.rlp.gain import shows_help  # noqa: PLC0415 - brings NumPy
 
         return shows_help(self.gain, self.top_e_value, self.top_resolution_e_value)
 
     @property
     def sentence(self) -> str:
-        """The one sentence."""
+        """Summary in one sentence."""
         if self.gain is None:
             return "No thought was scored, so their value is unknown."
         from convergence_core.rlp.gain import LEVEL  # noqa: PLC0415 - brings NumPy
@@ -126,6 +127,6 @@ class ThinkingReport:
 
 
 def _peak_and_last(top: float, last: float) -> str:
-    """Return an e-value's highest, and its last where that is another."""
+    """Return an e-value's highest value, with its last one if it differs."""
     highest, now = f"{top:.3g}", f"{last:.3g}"
     return highest if highest == now else f"{highest} at its highest and {now} at the end"

@@ -1,6 +1,6 @@
 """Rows of thoughts, forecasts and updates.
 
-The same update makes the same rows, so publishing a generation twice writes the same bytes.
+The same update gives the same rows, so publishing a generation twice writes the same bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ STATISTICAL_ARM: Final = "posterior"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RlpStep:
-    """What a generation taught, before it is committed."""
+    """Result of learning from a generation, not yet committed."""
 
     commitment: Commitment
     update: RlpUpdate
@@ -30,7 +30,7 @@ class RlpStep:
 
 
 def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
-    """Return the rows of a generation by table; none where the model was not asked."""
+    """Return the rows of a generation by table; empty if the model was not called."""
     commitment, thought = step.commitment, step.commitment.thought
     if thought is None:
         return {}
@@ -61,7 +61,7 @@ def _quantiles(forecast: Quantiles | None) -> str | None:
 
 def _thought(run_id: str, step: RlpStep) -> Row:
     thought, update = step.commitment.thought, step.update
-    assert thought is not None  # noqa: S101 - its caller has looked
+    assert thought is not None  # noqa: S101 - checked by the caller
     spread = interval_of(update.gains)
     resolutions = [row.resolution for row in update.rows if row.resolution is not None]
     reason = thought.reason
@@ -98,9 +98,9 @@ def commitment_rows(
     """Return the rows of a commitment: the thought, and the search's posterior.
 
     Args:
-        run_id: the run.
-        commitment: of the generation, before any outcome.
-        redact: keeps secrets out of prompts.
+        run_id: Id of the run.
+        commitment: Commitment of the generation, before any outcome.
+        redact: Removes secrets from prompts.
     """
     thought = commitment.thought
     columns = dict.fromkeys(
@@ -145,7 +145,7 @@ def commitment_rows(
 
 
 def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
-    """Return the row of the policy's update; none where nothing was learned."""
+    """Return the row of the policy's update; empty if nothing was learned."""
     commitment, update, after = step.commitment, step.update, step.after
     if update.update.n_steps == 0:
         return []

@@ -1,7 +1,7 @@
 """Forecasts of the search's own posterior: the baseline.
 
-The posterior of a candidate's mean score (``posterior.space_model``) is normal in warped scores; an outcome
-adds the candidate's own effect, where it is unseen, and the error of a trial.
+The posterior of a candidate's mean score (``posterior.space_model``) is normal in warped scores.
+An outcome adds the error of a trial, and the candidate's own effect if it is unseen.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def trial_variance(fitted: FittedSpaceModel) -> float:
 
 
 def easier_cases(fitted: FittedSpaceModel) -> dict[str, float]:
-    """Return case → by how much its scores are known to lie above the mean over cases."""
+    """Return case → estimated excess of its scores over the mean of all cases."""
     if fitted.learned is None:
         return {}
     effects, evidence = fitted.learned.effects, fitted.learned.evidence
