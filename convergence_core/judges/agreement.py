@@ -44,7 +44,7 @@ N_RESAMPLES = 1_000
 """Bootstrap samples: the ends of a 95 % interval rest on 25 of them each."""
 
 Number: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(..., n) and (..., n) -> (...,); NaN where it is undefined."""
+"""(..., n) and (..., n) -> (...,); NaN if undefined."""
 
 
 def pass_fail_agreement(

@@ -1,6 +1,6 @@
-"""Figures of LLM judges, as a result holds them.
+"""Statistics of LLM judges in a result.
 
-Commands read these and compute nothing, so no NumPy is imported here.
+Commands only read them, so this module imports no NumPy.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ class Figure:
 
     value: float
     low: float | None = None
-    """``None``, as ``high``: too few resamples define the number."""
+    """Lower end; ``None``, as ``high``, if too few resamples define the number."""
     high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """A judge beside a person's labels."""
+    """Agreement of a judge with a person's labels."""
 
     n: int
-    """Labelled cases that the judge judged."""
+    """Number of labelled cases with a judgement."""
     level: float = 0.95
-    """Of the intervals."""
+    """Level of the intervals."""
     n_equal: int | None = None
-    """Equal verdicts; ``None`` for ratings."""
+    """Number of equal verdicts; ``None`` for ratings."""
     rate: Figure | None = None
     """Share of equal verdicts, in [0, 1]; ``None`` for ratings."""
     kappa: Figure | None = None
@@ -38,26 +38,26 @@ class Agreement:
     difference: Figure | None = None
     """Mean absolute difference of ratings, in points."""
     unknown: str = ""
-    """Why numbers are absent, in words; empty: none is."""
+    """Why numbers are missing; empty if none is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReport:
-    """What a run says of one of its judges."""
+    """Statistics of one judge in a run."""
 
     name: str
     """Key under ``evaluation.metrics``."""
     mode: JudgeMode
     agreement: Agreement | None = None
-    """``None`` if the metric names no label."""
+    """``None`` if the metric has no label."""
     of_default: bool = False
     """Whether the labels are compared with judgements of the default configuration's answers
     alone, or with those of all configurations asked."""
     n_bad_labels: int = 0
-    """Labels that are not of the mode's form, left out."""
+    """Number of labels left out because their form does not fit the mode."""
     n_undecided: int = 0
-    """Labelled cases on which the judge's votes were evenly split, left out."""
+    """Number of labelled cases left out because the judge's votes were evenly split."""
     n_pairs: int = 0
-    """Evaluations whose two answers were compared in both orders."""
+    """Number of evaluations whose two answers were compared in both orders."""
     inconsistent: Figure | None = None
-    """Share of comparisons whose verdict changed with the order; ``None`` if there are none."""
+    """Share of comparisons whose verdict changed with the order; ``None`` without comparisons."""

@@ -1,9 +1,9 @@
 """Hashed n-grams: texts as vectors without a model.
 
-Words, pairs of words and runs of four characters are counted (log of the count) at a place and with a
-sign that their CRC-32 says (Weinberger et al. 2009), and the vector has length 1. It tells which words
-two texts share, in any language with letters, and nothing of what they mean: "good" and "excellent" are
-as far apart as "good" and "tomato".
+A CRC-32 gives words, pairs of words and runs of four characters a position and a sign, at which
+the log of their count is added (Weinberger et al. 2009). The vector has length 1. It shows which
+words two texts share, in any language with letters, but not their meaning: "good" and "excellent"
+are as far apart as "good" and "tomato".
 """
 
 import math
@@ -21,16 +21,16 @@ from convergence_core.judges.texts import words_of
 Floats: TypeAlias = NDArray[np.float64]
 
 HASHED_NGRAMS: Final = "hashed-ngrams"
-"""Name of these vectors where an embedding is named: they know no meanings."""
+"""Name of these vectors among embeddings; they carry no meaning."""
 N_FEATURES: Final = 4096
 MOST_WORDS: Final = 4_000
-"""The first ones of a text, which count; the others are left out."""
+"""Maximum words of a text; later ones are left out."""
 RUN: Final = 4
-"""Characters of a run within a word, which begins and ends with a blank."""
+"""Characters of a run within a word, which is padded with blanks."""
 
 
 def hashed_ngrams(text: str, n_features: int = N_FEATURES) -> Floats:
-    """Return a text's vector of length 1, (n_features,); zeros where it has no word."""
+    """Return a text's vector of length 1, (n_features,); zeros if it has no word."""
     vector = np.zeros(n_features)
     for gram, n in Counter(_ngrams(words_of(text)[:MOST_WORDS])).items():
         code = crc32(gram.encode())

@@ -18,11 +18,11 @@ from convergence_core.records import canonical_json, sha256_hex
 _WORD: Final = re.compile(r"\w+")
 _OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
 _MOST_OPENINGS: Final = 50
-"""Places where an object may begin that are tried: each may be nested as deeply as Python reads."""
+"""Maximum starts of objects to try, because each may nest as deeply as Python allows."""
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, in prose or in a block of code, inner ones after outer ones."""
+    """Yield the JSON objects in a text, in prose or in a code block, outer ones first."""
     decoder = json.JSONDecoder()
     for opening in islice(_OPENING.finditer(text), _MOST_OPENINGS):
         try:
@@ -68,10 +68,10 @@ class WordRuns:
     """Runs of words, and whole texts, that other texts must not hold."""
 
     def __init__(self, n_run: int) -> None:
-        """Begin with none.
+        """Start with no runs.
 
         Args:
-            n_run: words of a run.
+            n_run: Number of words in a run.
         """
         self._n_run = n_run
         self._runs: set[str] = set()
@@ -85,7 +85,7 @@ class WordRuns:
             self._whole.add(f" {words} ")
 
     def allow(self, text: str) -> None:
-        """Take out what a text holds that anybody may know."""
+        """Remove the runs and whole texts that a public text holds."""
         self._runs -= runs_of(text, self._n_run)
         words = f" {normalized(text)} "
         self._whole = {whole for whole in self._whole if whole not in words}

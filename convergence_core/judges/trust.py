@@ -1,14 +1,14 @@
-"""Trust in a judge: earned on items whose truth was executed.
+"""Trust in a judge, from items with executed truth.
 
-A critic that can be pleased will be (arXiv 2411.16905, §2.1). ``audit`` states how far a judge is trusted
-and when it is disabled.
+Optimization exploits a critic's weaknesses (arXiv 2411.16905, §2.1). So audits limit the trust in
+a judge, and disable it at low trust.
 
     trust = max(0, 2 q10 - 1),    q10: the 10 % quantile of Beta(c + 1/2, n - c + 1/2)
 
-c of n items were judged right, pooled over rounds with weight .8 per round of age. Below .2 the judge is
-disabled, and so is one that was tried on fewer than fifty different items: the bound would enable a judge
-that tosses a coin in 7 of 100 audits of ten items, in fewer than one of fifty. Trust gates, and scales where
-a weight begins; it moves nothing else.
+c of n items were judged right, pooled over rounds with weight .8 per round of age. Below .2 the
+judge is disabled, and so is one that was tried on fewer than fifty different items: the bound
+would enable a judge that tosses a coin in 7 of 100 audits of ten items, in fewer than one of
+fifty. Trust gates, and scales where a weight begins; it moves nothing else.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from typing import Final
 
 LEAST_ITEMS: Final = 50
-"""Different items below which there is no verdict on a judge."""
+"""Minimum distinct items for a verdict on a judge."""
 MEMORY: Final = 0.8
 """Weight of an audit per round of age."""
 QUANTILE: Final = 0.1
 LEAST_TRUST: Final = 0.2
-"""Below it a judge is disabled."""
+"""Minimum trust; below it a judge is disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """One round's items; ``None`` where there is none."""
+    """Result of one round's items."""
 
     n_items: int = 0
     n_right: float = 0.0
-    """Items judged right; a tie counts half."""
+    """Number of items judged right; a tie counts half."""
     n_new: int = 0
-    """Items that no earlier audit had."""
+    """Number of items that no earlier audit had."""
 
     @property
     def accuracy(self) -> float | None:
@@ -44,8 +44,8 @@ def audit(p_right: Sequence[float], *, n_new: int | None = None) -> Audit:
     """Return the audit of one round's items.
 
     Args:
-        p_right: probability that the judge gave to the truth, of each item.
-        n_new: items that no earlier audit had; ``None`` means all.
+        p_right: Judge's probability of the truth for each item.
+        n_new: Number of items that no earlier audit had; ``None`` means all.
     """
     n_right = sum(1.0 if p > 0.5 else 0.5 if p == 0.5 else 0.0 for p in p_right)
     n_items = len(p_right)
@@ -54,15 +54,15 @@ def audit(p_right: Sequence[float], *, n_new: int | None = None) -> Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Audits so far, the older the lighter."""
+    """Sum of audits so far, with less weight for older ones."""
 
     n_right: float = 0.0
     n_items: float = 0.0
     n_different: int = 0
-    """Different items of all audits."""
+    """Number of distinct items in all audits."""
 
     def after(self, audit: Audit) -> "Trust":
-        """Return the state after a round; one without items ages nothing."""
+        """Return the state after a round; a round without items changes nothing."""
         if not audit.n_items:
             return self
         return Trust(
@@ -78,7 +78,7 @@ class Trust:
 
     @property
     def n_missing(self) -> int:
-        """Different items that a verdict still needs."""
+        """Number of distinct items still needed for a verdict."""
         return max(0, LEAST_ITEMS - self.n_different)
 
     @property
@@ -91,5 +91,5 @@ class Trust:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the judge may be believed."""
+        """Whether the judge is trusted enough to be used."""
         return self.value >= LEAST_TRUST

@@ -29,9 +29,11 @@ def following_values(
 
     Args:
         values: V(s_t), (T, N).
-        terminated: whether the episode ended for good with this step, (T, N); it wins over ``truncated``.
-        truncated: whether it was cut, (T, N).
-        final_values: value of the observation at which an episode was cut, (T, N); read there alone.
+        terminated: Whether the episode ended naturally with this step, (T, N); it wins over
+            ``truncated``.
+        truncated: Whether a limit cut it, (T, N).
+        final_values: value of the observation at which an episode was cut, (T, N); read only
+            there.
         last_values: value of the observation after the last row, (N,).
     """
     following = np.vstack((values[1:], last_values[None]))
@@ -53,7 +55,7 @@ def generalized_advantages(
     Args:
         rewards: r_t, (T, N).
         values: V(s_t), (T, N).
-        following: V(s_{t+1}), (T, N), as of ``following_values``.
+        following: V(s_{t+1}), (T, N), from ``following_values``.
         ends: whether a trajectory ends with this step, however it ends, (T, N).
         gamma: discount.
         gae_lambda: weight of longer returns.

@@ -21,10 +21,11 @@ FORMAT = "convergence-policy-1"
 TYPES: dict[str, np.dtype[np.floating[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 _COUNTS = ("n_gradient_steps", "version", "n_steps")
 LONGEST_HEADER = 1_000_000
-"""In bytes; ours has a few thousand."""
+"""Maximum length in bytes; ours have a few thousand."""
 PolicyIdentity: TypeAlias = tuple[str, tuple[str, ...]]
-"""What a policy's numbers stand for: the name of what makes observations, such as ``text-embedding-3-small``, and
-the names of the actions, in the order of the logits."""
+"""Meaning of a policy's numbers: the name of its embedding, such as ``text-embedding-3-small``,
+and the names of the actions, in the order of the logits.
+"""
 
 
 def pack(

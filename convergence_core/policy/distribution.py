@@ -29,7 +29,7 @@ class MaskedCategorical:
     log_probabilities: Floats
     """(n, n_actions); minus infinity for an illegal action."""
     entropy: Floats
-    """In nats, (n,)."""
+    """Entropy in nats, (n,)."""
 
     @classmethod
     def of(cls, logits: Floats, legal: Bools) -> Self:

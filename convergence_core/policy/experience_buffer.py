@@ -18,37 +18,37 @@ from convergence_core.policy.settings import PPOConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyDecision:
-    """One choice, as the policy made it."""
+    """One choice of the policy."""
 
     decision_id: str
     episode_id: str
-    """Steps of one episode are in the order of their numbers, which count up from any."""
+    """Episode, whose steps are ordered by number, from any start."""
     step: int
-    """0 or more."""
+    """Number of the step, 0 or more."""
     version: int
-    """Of the policy that chose."""
+    """Version of the policy that chose."""
     observation: Floats
     """(d,)."""
     legal: Bools
     """(n_actions,)."""
     action: int
     log_prob: float
-    """In nats."""
+    """Log-probability in nats."""
     value: float
     """Expected discounted return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What came of a decision."""
+    """Outcome of a decision."""
 
     reward: float
     terminated: bool = False
-    """Whether the episode ended for good."""
+    """Whether the episode ended naturally."""
     truncated: bool = False
-    """Whether it was cut."""
+    """Whether a limit cut the episode."""
     final_value: float = 0.0
-    """Of the observation at which it was cut; read there alone."""
+    """Value of the observation at which the episode was cut; used only then."""
 
 
 class ExperienceBuffer:
@@ -56,7 +56,7 @@ class ExperienceBuffer:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        """Of the policy that chooses now."""
+        """Start with the version of the current policy."""
         self._decisions: dict[str, PolicyDecision] = {}
         self._outcomes: dict[str, StepOutcome] = {}
         self._places: dict[tuple[str, int], str] = {}
@@ -110,14 +110,14 @@ class ExperienceBuffer:
 
     @property
     def n_ready(self) -> int:
-        """Steps that an update could learn from now."""
+        """Number of steps from which an update could learn now."""
         return sum(len(trajectory) for trajectory in self._trajectories())
 
     def rollout(self, config: PPOConfig) -> Rollout | None:
-        """Return all steps that are ready, as one column; ``None`` where they are fewer than a minibatch.
+        """Return all ready steps as one column; ``None`` if they are fewer than a minibatch.
 
-        A step is ready when its outcome is known, and either its episode ended with it or the next
-        decision of the episode is known, for whose value it waits.
+        A step is ready when its outcome is known, and either its episode ended or the value of its
+        next decision is known.
         """
         pieces = self._trajectories()
         if sum(len(piece) for piece in pieces) < config.batch_size:
@@ -161,12 +161,12 @@ class ExperienceBuffer:
         return None if decision_id is None else self._decisions[decision_id]
 
     def _value_after(self, decision: PolicyDecision, outcome: StepOutcome) -> float:
-        """Return the value of the observation at which a trajectory breaks off."""
+        """Return the value of the observation at which a trajectory stops."""
         following = self._following(decision)
         return outcome.final_value if outcome.truncated or following is None else following.value
 
     def _trajectories(self) -> list[list[PolicyDecision]]:
-        """Return runs of neighbouring steps that are ready, by episode and step."""
+        """Return runs of consecutive ready steps, by episode and step."""
         pieces: list[list[PolicyDecision]] = []
         is_open = False
         for episode, step in sorted(self._places):

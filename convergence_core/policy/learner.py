@@ -24,12 +24,12 @@ from convergence_core.policy.settings import PPOConfig
 
 B1, B2, EPSILON = 0.9, 0.999, 1e-5
 BLOCK = 32_768
-"""Weights that Adam moves at a time: they stay in a processor's second cache."""
+"""Number of weights that Adam updates per block, so that they fit a second-level cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PPOState:
-    """All that a policy knows."""
+    """Learned state of a policy."""
 
     networks: ActorCritic
     first_moment: Floats
@@ -39,15 +39,15 @@ class PPOState:
     n_gradient_steps: int
     """Adam's t."""
     version: int
-    """Updates so far."""
+    """Number of updates."""
     n_steps: int
-    """Environment steps learned from."""
+    """Number of environment steps learned from."""
 
     @classmethod
     def begin(
         cls, config: PPOConfig, rng: np.random.Generator, *, dtype: DTypeLike = np.float32
     ) -> Self:
-        """Return a policy that has learned nothing: nearly uniform."""
+        """Return an untrained policy, which is nearly uniform."""
         networks = ActorCritic.begin(
             config.input_dim, config.hidden_sizes, config.action_dim, rng, dtype=dtype
         )
@@ -66,14 +66,14 @@ class UpdateStatistics:
     """Diagnostics of one update."""
 
     version: int
-    """Of the policy after it."""
+    """Version of the policy after it."""
     n_steps: int
-    """Environment steps learned from in all."""
+    """Total number of environment steps learned from."""
     learning_rate: float
     n_minibatches: int
-    """Gradient steps made."""
+    """Number of gradient steps."""
     stopped_early: bool
-    """Whether the divergence passed its limit."""
+    """Whether the divergence exceeded its limit."""
     policy_loss: float
     """Mean over minibatches."""
     value_loss: float
@@ -85,14 +85,15 @@ class UpdateStatistics:
     clip_fraction: float
     """Mean over minibatches of the share of ratios outside the clip."""
     first_ratio_error: float
-    """Largest distance of a ratio from 1 before any step: 0 but for rounding, unless a log-probability
-    is stale or the mask is another one."""
+    """Largest distance of a ratio from 1 before the first step: 0 up to rounding, unless a
+    log-probability is stale or the mask differs.
+    """
     gradient_norm: float
-    """Mean over minibatches, before it was limited."""
+    """Mean over minibatches, before clipping."""
     explained_variance: float | None
-    """1 - var(R - V) / var(R) of the rollout; ``None`` where all returns are equal."""
+    """1 - var(R - V) / var(R) of the rollout; ``None`` if all returns are equal."""
     mean_reward: float
-    """Of one step."""
+    """Mean reward of one step."""
 
 
 def improve(
@@ -157,7 +158,8 @@ def train(
 ) -> Iterator[tuple[PPOState, Rollout, UpdateStatistics]]:
     """Yield the policy after each update, with the rollout that it learned from.
 
-    The environments begin anew, and each rollout has at most ``buffer_size`` transitions, at least one step.
+    The environments are reset first. Each rollout has at most ``buffer_size`` transitions, but at
+    least one step.
     """
     offer = environment.reset(rng)
     n_steps = max(1, config.buffer_size // len(offer.observations))
@@ -184,7 +186,7 @@ class _Descent:
         self._gradient = state.networks.copied()
 
     def make(self, batch: Experience) -> bool:
-        """Make one step, unless the policy has moved too far; say whether it was made."""
+        """Make one step unless the policy has moved too far; return whether it was made."""
         terms = objective(self.networks, batch, self._config, self._gradient)
         self.terms.append(terms)
         limit = self._config.target_kl

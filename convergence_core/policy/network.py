@@ -151,7 +151,7 @@ def count_weights(shapes: tuple[tuple[int, int], ...]) -> int:
 
 
 def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> Floats:
-    """Return a matrix with orthonormal columns, or rows where there are fewer of them."""
+    """Return a matrix with orthonormal columns, or orthonormal rows if those are fewer."""
     tall = rng.standard_normal((max(n_in, n_out), min(n_in, n_out)))
     q, r = np.linalg.qr(tall)
     q *= np.sign(np.diag(r))  # otherwise the decomposition, not the draw, chooses the signs

@@ -20,17 +20,17 @@ from convergence_core.policy.network import ActorCritic, Floats
 from convergence_core.policy.settings import PPOConfig
 
 ZERO_SPREAD = 1e-6
-"""A spread below this share of the largest advantage is rounding."""
+"""Share of the largest advantage below which a spread is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Experience:
-    """Transitions as an update sees them, n of them."""
+    """Transitions for an update, n of them."""
 
     observations: Floats
     """(n, n_inputs)."""
     legal: Bools
-    """Actions that were legal when this one was chosen, (n, n_actions)."""
+    """Legal actions at the time of the choice, (n, n_actions)."""
     actions: Ints
     """(n,)."""
     log_probs: Floats
@@ -40,10 +40,10 @@ class Experience:
     advantages: Floats
     """(n,)."""
     returns: Floats
-    """R, what V should be, (n,)."""
+    """R, the target of V, (n,)."""
 
     def rows(self, chosen: Ints) -> "Experience":
-        """Return some of the transitions."""
+        """Return the transitions of these rows."""
         return Experience(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
 
@@ -70,7 +70,7 @@ class ObjectiveTerms:
 def normalized(advantages: Floats) -> Floats:
     """Return advantages with mean 0 and standard deviation 1.
 
-    A single one is returned as it is, for there is nothing to compare it with; equal ones become 0.
+    A single advantage is returned unchanged, because it has no spread; equal ones become 0.
     """
     if advantages.size < 2:
         return advantages

@@ -1,9 +1,10 @@
 """State and legal actions of a policy that chooses changes of a prompt.
 
-An observation is the prompt's embedding at length 1, then how often each action was used, which one came last,
-the share of steps that are done, what the prompt's failures are mostly like, and its score with a mark that it is
-known. An action is used once in an episode. ``stop`` is always legal: where every episode has to use all
-actions and their effects add up, no choice matters and nothing can be learned.
+An observation holds the prompt's embedding at length 1, the use count of each action, the last
+action, the share of finished steps, the main category of the failures, and the score with a flag
+that it is known. An action is used once in an episode. ``stop`` is always legal: if every episode
+had to use all actions and their effects added up, no choice would matter and nothing could be
+learned.
 """
 
 import math
@@ -25,14 +26,14 @@ MUTATION_ACTIONS: Final = (
     "constraint-addition",
     "task-decomposition",
 )
-"""Edits that need the prompt alone."""
+"""Edits that need only the prompt."""
 REFLECT: Final = "reflect"
 """A rewriting that needs failures, or cases with their answers."""
 STOP: Final = "stop"
 PROMPT_ACTIONS: Final = (*MUTATION_ACTIONS, REFLECT, STOP)
 """All actions, in the order of the logits."""
 N_PROGRESS: Final = 2 * len(PROMPT_ACTIONS) + 1 + len(CATEGORIES) + 2
-"""Numbers of an observation after the embedding."""
+"""Number of features in an observation after the embedding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,13 @@ class PromptEpisode:
     """
 
     history: tuple[str, ...] = ()
-    """Actions that were done, in their order; never ``stop``."""
+    """Earlier actions, in order; never ``stop``."""
     max_steps: int = 5
-    """Changes in one episode, 1 or more."""
+    """Maximum changes in one episode, 1 or more."""
     category: Category = "none"
-    """What the prompt's failures are mostly like."""
+    """Main category of the prompt's failures."""
     score: float | None = None
-    """Mean score of the prompt now, in [0, 1]; ``None`` if unknown."""
+    """Current mean score of the prompt, in [0, 1]; ``None`` if unknown."""
 
     def __post_init__(self) -> None:
         if STOP in self.history:
@@ -77,10 +78,12 @@ class PromptEpisode:
         return np.concatenate((direction(embedding), np.array(rest, dtype=np.float32)))
 
     def legal(self, excluded: Collection[str] = ()) -> Bools:
-        """Return which actions may be chosen, (n_actions,): unused ones, and ``stop``; at the end ``stop`` alone.
+        """Return which actions are legal, (n_actions,).
+
+        Unused actions and ``stop`` are legal; after ``max_steps`` changes only ``stop`` is.
 
         Args:
-            excluded: actions that cannot be applied; ``stop`` always can.
+            excluded: Actions that cannot be applied; ``stop`` always can.
         """
         is_over = len(self.history) == self.max_steps
         barred = ({*PROMPT_ACTIONS} if is_over else {*self.history, *excluded}) - {STOP}

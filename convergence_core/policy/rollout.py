@@ -1,7 +1,8 @@
-"""Rollouts: what a frozen policy did in environments, step by step.
+"""Rollouts: steps of a frozen policy in environments.
 
-An environment gives the first observation of the next episode together with the last one of the episode that
-ended (``SAME_STEP`` in Gymnasium's words), so that every row of a rollout is one real step.
+An environment gives the first observation of the next episode together with the last one of the
+episode that ended (``SAME_STEP`` in Gymnasium's words), so that every row of a rollout is one real
+step.
 
 Notation: T steps of N environments, d numbers in an observation.
 """
@@ -20,7 +21,7 @@ from convergence_core.policy.settings import PPOConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Offer:
-    """What each environment offers before a choice."""
+    """Observations and legal actions of each environment before a choice."""
 
     observations: Floats
     """(N, d)."""
@@ -30,16 +31,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EnvironmentStep:
-    """What each environment answered to an action."""
+    """Response of each environment to an action."""
 
     offer: Offer
-    """Before the next choice; where an episode ended, of the next one."""
+    """Offer before the next choice; after the end of an episode, that of the next episode."""
     rewards: Floats
     """(N,)."""
     terminated: Bools
-    """Whether the episode ended for good, (N,)."""
+    """Whether the episode ended naturally, (N,)."""
     truncated: Bools
-    """Whether the episode was cut, (N,)."""
+    """Whether a limit cut the episode, (N,)."""
     final_observations: Floats
     """Last observation of the episodes that were cut, (N, d); other rows are not read."""
 
@@ -48,19 +49,19 @@ class VectorEnvironment(Protocol):
     """N copies of an environment, stepped together."""
 
     def reset(self, rng: np.random.Generator) -> Offer:
-        """Begin N episodes; later ones draw from the same generator."""
+        """Start N episodes; later ones use the same generator."""
 
     def step(self, actions: Ints) -> EnvironmentStep:
-        """Do an action in each environment, (N,)."""
+        """Apply an action in each environment, (N,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyChoice:
-    """Actions of a policy, with what an update must know of them; (n,) each."""
+    """Actions of a policy, with the data for an update; (n,) each."""
 
     actions: Ints
     log_probs: Floats
-    """In nats."""
+    """Log-probabilities in nats."""
     values: Floats
     """Expected discounted return."""
     probabilities: Floats
@@ -72,7 +73,7 @@ class Rollout:
     """T steps of N environments under one version of a policy."""
 
     version: int
-    """Of the policy that chose."""
+    """Version of the policy that chose."""
     observations: Floats
     """(T, N, d)."""
     legal: Bools
@@ -80,9 +81,9 @@ class Rollout:
     actions: Ints
     """(T, N)."""
     log_probs: Floats
-    """Of the actions when they were chosen, in nats, (T, N)."""
+    """Log-probabilities of the actions when chosen, in nats, (T, N)."""
     values: Floats
-    """When they were chosen, (T, N)."""
+    """Values at the time of the choice, (T, N)."""
     rewards: Floats
     """(T, N)."""
     terminated: Bools
@@ -126,7 +127,7 @@ class Rollout:
 def choose(
     networks: ActorCritic, offer: Offer, rng: np.random.Generator | int | None = None
 ) -> PolicyChoice:
-    """Return a legal action for each row of an offer: drawn, without a generator the likeliest, or a given one."""
+    """Return one legal action per row: sampled, given, or else the most likely."""
     observations = offer.observations.astype(networks.flat.dtype, copy=False)
     chosen = MaskedCategorical.of(networks.policy.layers(observations)[-1], offer.legal)
     if isinstance(rng, int):
@@ -156,15 +157,15 @@ def collect(
     version: int,
     rng: np.random.Generator,
 ) -> tuple[Rollout, Offer]:
-    """Play T steps; return them, and what is offered after the last one.
+    """Run T steps; return them, and the offer after the last one.
 
     Args:
-        networks: choose, and do not change.
-        environment: was reset, or played before.
-        offer: what it offers now.
+        networks: Networks that choose; unchanged.
+        environment: Environment after a reset or earlier steps.
+        offer: Its current offer.
         n_steps: T, 1 or more.
-        version: of the networks.
-        rng: draws the actions.
+        version: Version of the networks.
+        rng: Random generator for the actions.
     """
     offers, choices, steps, finals = [], [], [], []
     for _ in range(n_steps):

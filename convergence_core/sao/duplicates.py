@@ -1,8 +1,9 @@
-"""Near duplicates: MinHash finds who may be alike, exact Jaccard decides.
+"""Near duplicates: MinHash finds candidates, exact Jaccard similarity decides.
 
-A 128-value MinHash of the word set (Broder 1997) in 16 bands of 8 rows finds pairs of Jaccard .9 with
-probability .9999. The estimate itself would let 43 of 100 copies with two of forty words changed pass,
-so the word sets are compared. Texts that are equal up to case and punctuation are found by hash.
+A 128-value MinHash of the word set (Broder 1997) in 16 bands of 8 rows finds pairs of Jaccard .9
+with probability .9999. The estimate alone would pass 43 of 100 copies with two of forty words
+changed, so the word sets are compared. A hash finds texts that are equal up to case and
+punctuation.
 """
 
 from functools import cached_property
@@ -14,11 +15,11 @@ N_VALUES: Final = 128
 N_BANDS, N_ROWS = 16, 8
 SEED: Final = 1
 ALIKE: Final = 0.9
-"""Jaccard similarity of word sets from which texts count as one."""
+"""Jaccard similarity of word sets at or above which texts are duplicates."""
 
 
 class Duplicates:
-    """Texts met so far; used within one filtering and never kept."""
+    """Texts added so far; used within one filtering and never stored."""
 
     def __init__(self) -> None:
         self._words: dict[str, frozenset[str]] = {}

@@ -1,9 +1,9 @@
 """Audit items: a right and a wrong answer to one test case, by executed metrics.
 
-Truth is what executed metrics said (a match, a pattern, a number, a schema, a function of the user's);
-what a model judged is no truth, and neither are latency and cost. An answer is right if they average .9
-at least, wrong at .5 at most. Items are chosen by hash, one per case before a second, so that no one
-chooses the easy ones.
+Executed metrics define the truth (a match, a pattern, a number, a schema, a user's function).
+Model judgements, latency and cost do not. An answer is right if the metrics average at least .9,
+wrong if at most .5. A hash selects items, one per case before a second, so that easy ones are not
+preferred.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ WRONG: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundedAnswer:
-    """One answer to a test case with what executed metrics say."""
+    """One answer to a test case with the result of executed metrics."""
 
     case_id: str
     prompt: str
@@ -36,7 +36,7 @@ class GroundedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditItem:
-    """A right and a wrong answer, in an order that says nothing."""
+    """A right and a wrong answer, in an order that carries no information."""
 
     item_id: str
     case_id: str
@@ -50,9 +50,9 @@ def audit_items(
     """Return up to ``n`` items, a case's second after all cases' first.
 
     Args:
-        answers: to test cases, of all candidates.
-        n: how many.
-        used: ids of items that an earlier audit has used; they come last.
+        answers: Answers of all candidates to test cases.
+        n: Maximum number of items.
+        used: Ids of items from earlier audits; they come last.
     """
     right: dict[str, dict[str, GroundedAnswer]] = {}
     wrong: dict[str, dict[str, GroundedAnswer]] = {}

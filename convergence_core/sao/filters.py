@@ -31,13 +31,13 @@ Filter: TypeAlias = Literal[
 FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
 
 MOST_CHARACTERS: Final = 4_000
-"""Of an answer."""
+"""Maximum characters of an answer."""
 USUAL_SHORTEST: Final = 50
-"""Characters that an answer in sentences has at least."""
+"""Minimum characters of an answer in sentences."""
 N_RUN: Final = 13
-"""Words in a row that no synthetic text may share with a held-out case."""
+"""Consecutive words that no synthetic text may share with a held-out case."""
 N_SHORT: Final = 5
-"""A held-out text of so many words or more, and fewer than ``N_RUN``, counts as one run of prompts."""
+"""Minimum words of a held-out text below ``N_RUN`` words that prompts may not contain."""
 
 _PATTERNS: Final = (
     r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b",
@@ -53,13 +53,14 @@ _PATTERNS: Final = (
     r"\[\[(?:begin|end) [A-Z ]+ [0-9a-f]{16}\]\]",
 )
 REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
-"""Finds refusals, and texts that leave something to be filled in."""
+"""Pattern of refusals, and of texts with unfilled placeholders."""
 
 
 def shortest_answer(answers: Iterable[str]) -> int:
-    """Return the fewest characters that an answer of this system may have.
+    """Return the minimum characters of an answer of this system.
 
-    Half of the length that nine in ten reach, at most ``USUAL_SHORTEST``; 1 before any is seen.
+    It is half of the length that nine in ten answers reach, at most ``USUAL_SHORTEST``; 1 without
+    answers.
     """
     lengths = sorted(len(text) for text in answers if text.strip())
     if not lengths:
@@ -77,7 +78,7 @@ def held_out_runs(texts: Iterable[str]) -> WordRuns:
 
 
 class FilterChain:
-    """The filters of one round; used within it and never kept."""
+    """Filters of one round; used within it and never stored."""
 
     def __init__(
         self,
@@ -90,10 +91,10 @@ class FilterChain:
         """Prepare the filters.
 
         Args:
-            settings: their limits.
-            held_out: what must not leak.
-            known_prompts: those kept in earlier rounds.
-            answers: those seen so far; the shortest answer follows them.
+            settings: Limits of the filters.
+            held_out: Word runs that must not leak.
+            known_prompts: Prompts of earlier rounds.
+            answers: Earlier answers, which determine the minimum length.
         """
         self.counters: dict[Filter, int] = dict.fromkeys(FILTERS, 0)
         self._settings = settings
@@ -106,11 +107,11 @@ class FilterChain:
             self._duplicates.add(prompt)
 
     def fail(self, n: int = 1) -> None:
-        """Count pairs that never came to be: a call failed, or its answer could not be read."""
+        """Count pairs that were never complete: a call failed, or its answer was unreadable."""
         self.counters["incomplete"] += n
 
     def before_judging(self, comparison: Comparison) -> Filter | None:
-        """Return which of filters 1 to 6 drops a comparison, counted; ``None`` if none does."""
+        """Return the first of filters 1 to 6 that drops a comparison, counted, or ``None``."""
         return self._counted(self._first(comparison))
 
     def after_judging(self, pair: JudgedPair) -> Filter | None:
@@ -147,7 +148,7 @@ class FilterChain:
         return None if self._is_new_prompt(comparison) else "duplicate_prompt"
 
     def _is_new_prompt(self, comparison: Comparison) -> bool:
-        """Several pairs of one prompt are no duplicates of each other, but a pair of itself is."""
+        """Several pairs of one prompt are not duplicates of each other, but a repeated pair is."""
         if comparison.pair_id in self._seen:
             return False
         self._seen.add(comparison.pair_id)

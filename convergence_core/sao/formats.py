@@ -41,14 +41,14 @@ def evidence_of(
     pair: JudgedPair, *, run_id: str = "", judge: str | None = None,
     trust: float | None = None, dropped: Mapping[str, int] | None = None,
 ) -> dict[str, Json]:  # fmt: skip
-    """Return what a row rests on, for the side file.
+    """Return the evidence of a row, for the side file.
 
     Args:
-        pair: kept.
-        run_id: the run that judged it.
-        judge: the model that did.
-        trust: in it after the round; ``None`` if not known.
-        dropped: filter → pairs that it dropped in the same round.
+        pair: Kept pair.
+        run_id: Id of the run that judged it.
+        judge: Model that judged it.
+        trust: Trust in the judge after the round; ``None`` if unknown.
+        dropped: Filter → number of pairs that it dropped in the same round.
     """
     c, j = pair.comparison, pair.judgement
     return {

@@ -1,4 +1,4 @@
-"""Texts and judgements of the rounds before one."""
+"""Prompts and judgements of earlier rounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,21 +8,21 @@ from convergence_core.sao.preferences import JudgedPair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundHistory:
-    """What was written and judged before a round."""
+    """Prompts and judgements from before a round."""
 
     pairs: tuple[JudgedPair, ...] = ()
-    """Judged by the judge of today, oldest first."""
+    """Pairs of the current judge, oldest first."""
     prompts: tuple[str, ...] = ()
-    """All answered prompts. No prompt is used twice."""
+    """All answered prompts; each is used only once."""
     audited: tuple[str, ...] = ()
-    """Ids of the items that this judge was tried on."""
+    """Ids of the audit items of this judge."""
 
     def after(self, pairs: Sequence[JudgedPair], audited: Sequence[str]) -> "RoundHistory":
         """Return the history after a round.
 
         Args:
-            pairs: judged in it.
-            audited: items that the judge was tried on.
+            pairs: Pairs judged in it.
+            audited: Ids of its audit items.
         """
         return replace(
             self,

@@ -25,14 +25,14 @@ _PHRASES: Final = {
     "constraint": "{}.",
     "temperament": "In temper: {}.",
 }
-"""Factor → what a sentence says of it, in its order."""
+"""Factor → its sentence in a persona, in order."""
 
 ASPECTS: Final = (
     "the everyday use", "the first steps", "an unusual case", "the limits", "the rules and exceptions",
     "a mistake in the use", "the choice between two ways", "the wording", "the numbers", "the deadlines",
     "the costs", "the quality", "a complaint about results", "an urgent case", "the details", "the purpose",
 )  # fmt: skip
-"""Sides of a task that a persona may care about; as many as the grammar has domains."""
+"""Aspects of a task that a persona may care about; as many as the grammar has domains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Persona:
     index: int
     """In [0, N)."""
     levels: tuple[str, ...]
-    """One of each of ``FACTORS``."""
+    """One level of each of ``FACTORS``."""
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ class Persona:
 
 
 def phrase(factor: str, level: str) -> str:
-    """Return the part of a persona's sentence that tells a level; no word spans two of them."""
+    """Return the part of a persona's sentence for a level; no word spans two parts."""
     article = "An" if level[0] in "aeiou" else "A"
     return _PHRASES[factor].format(level, article=article)
 
@@ -62,17 +62,17 @@ class Grammar:
     """Levels of the six factors."""
 
     levels: tuple[tuple[str, ...], ...]
-    """Per factor, in the order of ``FACTORS``."""
+    """Levels of each factor, in the order of ``FACTORS``."""
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Sequence[str]]) -> "Grammar":
-        """Return the grammar that a file holds, a list of levels for each factor."""
+        """Return the grammar in a file, a list of levels for each factor."""
         return cls(levels=tuple(tuple(data[name]) for name in FACTORS))
 
     def about(self, task: str) -> "Grammar":
-        """Return the grammar with a task's own domains in place of the fixed ones; empty: itself.
+        """Return the grammar with domains from a task; unchanged if the task is empty.
 
-        There are as many, so that a persona has the same index in both.
+        The number of domains stays, so that a persona has the same index in both.
         """
         if not task:
             return self
@@ -103,9 +103,9 @@ class Grammar:
         """Return the indices s_start … s_(start+n-1) of the walk, (n,).
 
         Args:
-            seed: where it begins.
-            start: steps taken already.
-            n: personas wanted.
+            seed: Start of the walk.
+            start: Number of earlier steps.
+            n: Number of personas.
         """
         size = len(self)
         # Remainders first, so that no product passes 64 bits.

@@ -1,6 +1,6 @@
 """Verdicts on items of executed truth in plays, and the trust after them.
 
-Each round of games is one audit: the older rounds and audits are, the lighter they count
+Each round of games is one audit. Older rounds and audits have less weight
 (``convergence_core.judges.trust``).
 """
 
@@ -15,22 +15,22 @@ from convergence_core.judges.trust import Audit
 from convergence_core.sao.state import SaoState
 
 COIN: Final = -math.log(2.0)
-"""Log score of a judge that says nothing, in nats."""
+"""Log score of a judge that is undecided, in nats."""
 _TIE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedItem:
-    """One verdict of the judge of preferences, given in a play."""
+    """One verdict of the judge of preferences in a play."""
 
     round_number: int
     item_id: str
     log_score: float
-    """ln of the probability that it gave the truth, in nats; an unreadable verdict has the worst one."""
+    """Log probability of the truth, in nats; an unreadable verdict has the minimum."""
 
     @property
     def n_right(self) -> float:
-        """1 if it was right, .5 if it said nothing, else 0."""
+        """1 for a right verdict, .5 for an undecided one, else 0."""
         gap = self.log_score - COIN
         return 0.5 if abs(gap) <= _TIE else float(gap > 0.0)
 
@@ -38,12 +38,12 @@ class PlayedItem:
 def after_plays(
     state: SaoState, plays: Sequence[PlayedItem], audited: Sequence[str]
 ) -> tuple[SaoState, tuple[str, ...]]:
-    """Return the state with the rounds of games, and the items that the judge was tried on.
+    """Return the state with the rounds of games, and the ids of all audit items.
 
     Args:
-        state: with the trust so far.
-        plays: of all finished rounds.
-        audited: ids of the items of all audits but these.
+        state: State with the trust so far.
+        plays: Verdicts of all finished rounds.
+        audited: Item ids of all other audits.
     """
     known = {*audited}
     by_round = attrgetter("round_number")

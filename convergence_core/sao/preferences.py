@@ -32,11 +32,11 @@ VERDICT_PROBABILITY: Final = 0.75
 EDGE: Final = 1e-4
 """Minimum distance of probabilities from 0 and 1."""
 LEAST_AGREEMENT: Final = 0.5
-"""Share of pairs on which both orders agree, below which a round is aborted."""
+"""Minimum share of pairs on which both orders agree; below it, a round is aborted."""
 LEAST_TO_ABORT: Final = 10
-"""Pairs below which no round is aborted for it."""
+"""Minimum pairs for aborting a round."""
 MOST_PAIRS: Final = 200
-"""Pairs that the share is of: the last ones."""
+"""Maximum pairs for the share: the latest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class JudgedPair:
 
 
 def agreement_of(judged: Sequence[JudgedPair]) -> float | None:
-    """Return the share of the last pairs on which both orders agree; ``None`` of no pair."""
+    """Return the share of the latest pairs on which both orders agree; ``None`` without pairs."""
     last = judged[-MOST_PAIRS:]
     return sum(pair.judgement.agrees for pair in last) / len(last) if last else None
 
@@ -161,7 +161,7 @@ def abort_reason(judged: Sequence[JudgedPair]) -> str | None:
 
 
 def split_of(prompt: str) -> Split:
-    """Return the split of a prompt, which depends on its words alone and so never changes."""
+    """Return the split of a prompt, which depends only on its words and so never changes."""
     return "audit" if int(sha256_hex(normalized(prompt))[:8], 16) % N_SPLITS == 0 else "train"
 
 

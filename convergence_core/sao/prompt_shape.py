@@ -1,7 +1,7 @@
 """Position of the prompt in a test case, and the form of a written prompt.
 
-A system is asked prompts of our own only where its test cases hold one text each: a text, a mapping with
-one text in it under the same name everywhere, or messages of which the last is the user's.
+A system gets written prompts only if each of its test cases holds one text: a string, a mapping
+with one text under the same name everywhere, or messages whose last is the user's.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from convergence_core.records import Case, Json
 
 @dataclass(frozen=True, slots=True)
 class PromptShape:
-    """How an input is made of a prompt."""
+    """Rule for making an input from a prompt."""
 
     key: str | None = None
-    """Name of the text in a mapping; ``None`` if there is none."""
+    """Name of the text in a mapping; ``None`` without a mapping."""
     as_messages: bool = False
 
     def text(self, case_input: Json) -> str | None:
@@ -29,13 +29,13 @@ class PromptShape:
         return value if isinstance(value, str) and value.strip() else None
 
     def input(self, prompt: str) -> Json:
-        """Return the input that asks a prompt."""
+        """Return the input for a prompt."""
         inner: Json = [{"role": "user", "content": prompt}] if self.as_messages else prompt
         return inner if self.key is None else {self.key: inner}
 
 
 def shape_of(cases: Sequence[Case]) -> PromptShape | None:
-    """Return the shape that all cases have; ``None`` if they have none in common."""
+    """Return the common shape of all cases; ``None`` if there is none."""
     if not cases:
         return None
     first: Any = cases[0].input

@@ -32,22 +32,23 @@ class PreferenceRound:
     agreement: float | None = None
     """Share of pairs on which both orders agree."""
     accuracy: float | None = None
-    """Of the judge on grounded items; ``None`` if there were none."""
+    """Accuracy of the judge on grounded items; ``None`` without items."""
     n_items: int = 0
     trust: float = 0.0
     is_enabled: bool = False
-    """Whether trust suffices to believe the judge."""
+    """Whether trust is high enough to use the judge."""
     lower_bound: float | None = None
-    """10 % quantile of the judge's accuracy over all audits, on which trust rests; ``None`` means
-    no audit."""
+    """10 % quantile of the judge's accuracy over all audits, which determines trust; ``None``
+    without an audit.
+    """
     n_missing: int = 0
-    """Different grounded items that a verdict on the judge still needs."""
+    """Number of distinct grounded items still needed for a verdict on the judge."""
     note: str | None = None
     """Why it was aborted or ended the rounds; ``None`` if it did neither."""
 
     @property
     def why_disbelieved(self) -> str | None:
-        """Why the judge is not believed after it; ``None`` if it is believed."""
+        """Why the judge is not trusted after the round; ``None`` if it is."""
         if self.lower_bound is None:
             return "no grounded item was judged"
         if self.n_missing:
@@ -65,13 +66,13 @@ class PreferenceReport:
     sample: SamplePair | None = None
     """Newest kept pair of the training split."""
     n_total: int = 0
-    """Kept pairs of the system in this store, those of earlier runs included."""
+    """Number of kept pairs of the system in this store, including earlier runs."""
     n_variants: int = 0
-    """Texts distilled for parameters with `mutate`."""
+    """Number of prompts distilled for parameters with `mutate`."""
     n_proposed: int = 0
-    """Candidates that preferences proposed and the run evaluated."""
+    """Number of evaluated candidates that preferences proposed."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Why prompts, answers and judgements failed → how often."""
+    """Why prompts, answers and judgements failed → count."""
 
     @property
     def n_kept(self) -> int:
@@ -110,8 +111,8 @@ class PreferenceReport:
 
 
 def missing(n: int) -> str:
-    """Return what a verdict on a judge still needs, in words."""
-    # It brings NumPy, and reports of runs without preferences need not wait for that.
+    """Return the number of items still needed for a verdict on a judge, in words."""
+    # It imports NumPy, which reports of runs without preferences do not need.
     from convergence_core.judges.trust import LEAST_ITEMS  # noqa: PLC0415
 
     return (

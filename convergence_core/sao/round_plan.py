@@ -17,23 +17,23 @@ from convergence_core.search.sampler import SearchState
 
 PROMPT_TEMPERATURE: Final = 0.9
 N_BEST: Final = 3
-"""Candidates that are compared, the incumbent among them; more where a prompt has more answers."""
+"""Number of compared candidates, including the incumbent; more if a prompt has more answers."""
 N_FAILURES: Final = 3
-"""Test cases that went worst, shown to the writer."""
+"""Number of the worst test cases shown to the writer."""
 MOST_VARIANTS: Final = 8
-"""Variants that are distilled for one parameter, at most."""
+"""Maximum distilled variants of one parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSource:
-    """What rounds of a run are made of, besides their own history."""
+    """Material of a run's rounds, besides their history."""
 
     settings: SaoConfig
     seed: int
-    """Where the walk of personas begins."""
+    """Start of the walk of personas."""
     grammar: Grammar
     is_chat: bool
-    """Whether answers have a temperature, so that one candidate's two differ."""
+    """Whether answers have a temperature, so that one candidate's two answers differ."""
     prompt_of: Mapping[str, str] = field(default_factory=dict)
     """Search case → its prompt."""
     held_out: tuple[str, ...] = ()
@@ -44,33 +44,33 @@ class RoundSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """What a round asks."""
+    """Requests of a round."""
 
     source: RoundSource
     state: SaoState
-    """Before it."""
+    """State before the round."""
     history: RoundHistory
-    """Of the rounds before."""
+    """History of earlier rounds."""
     personas: tuple[Persona, ...]
     kinds: tuple[PairKind, ...]
-    """One per persona."""
+    """Kind of the pairs for each persona."""
     incumbent: Candidate
     rivals: tuple[Candidate, ...]
-    """Candidates that are compared with each other; the incumbent is the first."""
+    """Candidates compared with each other; the incumbent is the first."""
     failures: tuple[str, ...]
-    """Prompts of the test cases that went worst."""
+    """Prompts of the test cases with the lowest rewards."""
     audit: tuple[AuditItem, ...]
     mutable: Mapping[str, str]
     """Text parameter with ``mutate`` → its text in the incumbent."""
 
     @property
     def round_number(self) -> int:
-        """From 0."""
+        """Number of the round, from 0."""
         return self.state.n_rounds
 
     @property
     def prompt_temperature(self) -> float | None:
-        """``None`` if not sent."""
+        """Temperature for prompts; ``None`` to leave it out."""
         return None if self.source.settings.temperature is None else PROMPT_TEMPERATURE
 
 
@@ -83,15 +83,15 @@ def plan_round(
     incumbent: Candidate,
     answers: Sequence[GroundedAnswer],
 ) -> RoundPlan:
-    """Return the plan of the next round: a function of the evidence and the rounds before.
+    """Return the plan of the next round, a function of the evidence and earlier rounds.
 
     Args:
-        source: settings, personas, cases.
-        state: after the rounds before.
-        history: what was written and judged in them.
-        search: the evidence so far.
-        incumbent: who answers both times, and is compared first.
-        answers: of committed generations, with what executed metrics say of them.
+        source: Settings, personas, cases.
+        state: State after the earlier rounds.
+        history: Their prompts and judgements.
+        search: Evidence so far.
+        incumbent: Candidate that gives both answers of a pair, and is the first rival.
+        answers: Answers of committed generations, with the results of executed metrics.
     """
     settings = source.settings
     personas = _personas(source, state, history.pairs)
@@ -116,9 +116,9 @@ def plan_round(
 
 
 def _personas(source: RoundSource, state: SaoState, pairs: Sequence[JudgedPair]) -> list[Persona]:
-    """Return the next personas of the walk, none of them asked before."""
+    """Return the next unused personas of the walk."""
     grammar, settings = source.grammar, source.settings
-    # Another seed moves the walk, which may then meet personas of earlier runs.
+    # Another seed moves the walk, which may then repeat personas of earlier runs.
     used = {*state.asked, *(pair.comparison.persona for pair in pairs)}
     walk = grammar.walk(source.seed, state.walk_from, settings.n_personas)
     free = [int(index) for index in walk if int(index) not in used]
@@ -145,7 +145,7 @@ def _mutable(source: RoundSource, state: SaoState, incumbent: Candidate) -> dict
 
 
 def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candidate]:
-    """Return the incumbent and the best others that have a reward, ``n`` at most."""
+    """Return the incumbent and the best other candidates with a reward, at most ``n``."""
     means = {
         m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n
     }
@@ -157,11 +157,11 @@ def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candida
 
 
 def outlook(configuration: Configuration, n_cases: int) -> str | None:
-    """Return whether a run's rounds will come and their judge can be audited; ``None`` if they are off.
+    """Return the prospects of a run's rounds and their audits; ``None`` if rounds are off.
 
     Args:
-        configuration: of the run.
-        n_cases: search cases.
+        configuration: Configuration of the run.
+        n_cases: Number of search cases.
     """
     if not configuration.society.prefers:
         return None

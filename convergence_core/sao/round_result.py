@@ -14,40 +14,40 @@ from convergence_core.sao.state import SaoState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What models answered in a round, and what they were judged to be."""
+    """Answers and judgements of a round."""
 
     prompts: tuple[str | None, ...]
     """One per persona; ``None`` if it failed."""
     pairs: tuple[JudgedPair, ...] = ()
-    """All judged pairs, those dropped after it included."""
+    """All judged pairs, including those dropped afterwards."""
     n_pairs: int = 0
-    """Pairs of answers that came to be, judged or not."""
+    """Number of complete pairs of answers, judged or not."""
     dropped: Mapping[Filter, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
     agreement: float | None = None
-    """Share of the last pairs on which both orders agree; ``None`` if nothing was judged."""
+    """Share of the latest pairs on which both orders agree; ``None`` without judgements."""
     abort_reason: str | None = None
     audits: tuple[tuple[AuditItem, Judgement], ...] = ()
     audit: Audit
-    """What these say of the judge."""
+    """Audit of the judge on these items."""
     variants: Mapping[str, str] = field(default_factory=dict)
-    """Text parameter → the variant that was distilled."""
+    """Text parameter → its distilled variant."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Why prompts, answers and judgements failed → how often."""
+    """Why prompts, answers and judgements failed → count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaoRound:
-    """A round that was run and is not committed yet."""
+    """A finished round that is not yet committed."""
 
     plan: RoundPlan
     outcome: RoundOutcome
     history: RoundHistory
-    """What was written and judged, this round included."""
+    """Prompts and judgements, including this round."""
     state: SaoState
-    """After it."""
+    """State after the round."""
     n_variants: int
-    """Texts that joined the search space."""
+    """Number of prompts that joined the search space."""
 
     @property
     def note(self) -> str | None:
@@ -59,8 +59,8 @@ def conclude_round(plan: RoundPlan, outcome: RoundOutcome) -> SaoRound:
     """Return the result of a round.
 
     Args:
-        plan: of the round.
-        outcome: its answers and judgements.
+        plan: Plan of the round.
+        outcome: Its answers and judgements.
     """
     after = plan.state.after([persona.index for persona in plan.personas], outcome.audit)
     variants = outcome.variants if after.is_believed else {}

@@ -1,6 +1,6 @@
 """Rows of rounds of preferences, and back.
 
-A resumed run writes the same bytes: rows are a function of the round alone.
+Rows are a function of the round, so a resumed run writes the same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ def round_tables(run_id: str, generation: int, finished: SaoRound) -> dict[str, 
     """Return the rows of a round by table, the same for the same round.
 
     Args:
-        run_id: of the run.
-        generation: before which it was run.
-        finished: the round.
+        run_id: Id of the run.
+        generation: Generation after the round.
+        finished: Finished round.
     """
     key = {"run_id": run_id, "generation": generation}
     return {
@@ -54,7 +54,7 @@ def round_tables(run_id: str, generation: int, finished: SaoRound) -> dict[str, 
 
 
 def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -> list[Row]:
-    """Return a row per judged pair, those of no use included."""
+    """Return a row per judged pair, including dropped ones."""
     return [
         {
             "run_id": run_id,
@@ -84,7 +84,7 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
 
 
 def _round(finished: SaoRound) -> Row:
-    """Return the columns of ``preference_rounds``, its key aside."""
+    """Return the columns of ``preference_rounds``, except its key."""
     plan, outcome, state = finished.plan, finished.outcome, finished.state
     audit, trust = outcome.audit, state.trust
     return {
@@ -107,12 +107,12 @@ def _round(finished: SaoRound) -> Row:
 
 
 def _known(numbers: Mapping[Any, float | None]) -> dict[str, float]:
-    """Return numbers without those that are not known."""
+    """Return the numbers that are known."""
     return {str(name): float(n) for name, n in numbers.items() if n is not None}
 
 
 def pairs_of(rows: Iterable[Mapping[str, Any]]) -> list[JudgedPair]:
-    """Return the judged pairs that rows of ``PREFERENCES_SQL`` hold."""
+    """Return the judged pairs in rows of ``PREFERENCES_SQL``."""
     return [
         JudgedPair(
             comparison=Comparison(

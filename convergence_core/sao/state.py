@@ -1,7 +1,7 @@
-"""State of SAO: small numbers, kept with each generation's checkpoint.
+"""State of SAO: small numbers, stored with each generation's checkpoint.
 
-Texts, judgements and counters are in the tables; a state holds what a further round needs besides.
-Checkpoints of earlier versions hold more keys, which are ignored.
+Texts, judgements and counters are in the tables; the state holds everything else for the next
+round. Unknown keys of older checkpoints are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ class SaoState:
     """See the module."""
 
     limit: int
-    """``iterative_rounds``: most rounds of a run."""
+    """``iterative_rounds``: maximum rounds of a run."""
     n_rounds: int = 0
-    """Rounds of this run."""
+    """Number of rounds in this run."""
     asked: tuple[int, ...] = ()
-    """Indices of the personas that were asked in this run."""
+    """Indices of the personas used in this run."""
     walk_from: int = 0
-    """Steps of the walk of personas that earlier runs have taken."""
+    """Number of steps in the walk of personas before this run."""
     walk_to: int = 0
-    """Steps after which the walk of this run ends, and a further run's begins."""
+    """Number of steps at which this run's walk ends and the next run's starts."""
     trust: Trust = field(default_factory=Trust)
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Text parameter → variants distilled for it, in their order."""
@@ -37,15 +37,15 @@ class SaoState:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why no further round is run; ``None`` if one may be."""
+        """Why no further round runs; ``None`` if one may."""
         return f"all {self.limit} rounds were run" if self.n_rounds >= self.limit else None
 
     def after(self, personas: Sequence[int], audit: Audit) -> "SaoState":
         """Return the state after a round.
 
         Args:
-            personas: indices of its personas.
-            audit: of the judge.
+            personas: Indices of its personas.
+            audit: Audit of the judge.
         """
         return replace(
             self,
@@ -55,20 +55,20 @@ class SaoState:
         )
 
     def with_variants(self, texts: Mapping[str, str]) -> "SaoState":
-        """Return the state with one more variant of some text parameters."""
+        """Return the state with one more variant of each named text parameter."""
         added = {name: (*self.variants.get(name, ()), text) for name, text in texts.items()}
         return replace(self, variants={**self.variants, **added})
 
     def next_run(self, *, limit: int, n_personas: int, same_judge: bool) -> "SaoState":
-        """Return what a further run of the same system begins with.
+        """Return the initial state of another run of the same system.
 
-        The place in the walk of personas stays. Trust in the judge stays as long as the same model
-        judges. Distilled texts belong to the evidence of one run.
+        The position in the walk of personas stays. Trust in the judge stays if the same model
+        judges. Distilled prompts belong to the evidence of one run.
 
         Args:
-            limit: rounds that the further run may have.
-            n_personas: personas drawn for it.
-            same_judge: whether its judge is this state's.
+            limit: Maximum rounds of the other run.
+            n_personas: Number of personas drawn for it.
+            same_judge: Whether it has the same judge.
         """
         return SaoState(
             limit=limit,

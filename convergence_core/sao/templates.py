@@ -17,25 +17,25 @@ from convergence_core.sao.filters import REFUSAL
 Messages: TypeAlias = list[dict[str, Json]]
 
 TEMPLATES_VERSION: Final = "sao-1"
-"""Part of every request, so that a new text asks anew."""
+"""Wording version, part of every request, so that new wording makes new calls."""
 OPENING: Final = "User prompt:"
-"""What a written prompt begins with; some models leave it out."""
+"""Start of a written prompt; some models omit it."""
 _OPENING: Final = re.compile(rf"(?:^|\n)[\W_]*{OPENING[:-1]}[*_]*:[*_]*", re.IGNORECASE)
 _LEAD: Final = re.compile(
     r"(?:sure|certainly|of course|here(?:'s| is))\b[^\n]*:\s*\n", re.IGNORECASE
 )
-"""Line by which a model announces the prompt."""
+"""Line with which a model announces the prompt."""
 FIRST, SECOND = "A", "B"
-"""What the judge may say."""
+"""Possible verdicts of the judge."""
 
 
 def writing(persona: str, *, task: str, failures: Sequence[str] = ()) -> Messages:
-    """Return what asks for one prompt in persona.
+    """Return the messages that request one prompt in persona.
 
     Args:
-        persona: of the user who writes the prompt.
-        task: what the system is for.
-        failures: requests that it handles badly now; the prompt should be of their kind.
+        persona: Persona of the user who writes the prompt.
+        task: Purpose of the system.
+        failures: Requests that it handles badly; the prompt should be similar.
     """
     system = (
         "You write requests that people send to an assistant. Put yourself into the persona and "
@@ -52,9 +52,9 @@ def writing(persona: str, *, task: str, failures: Sequence[str] = ()) -> Message
 
 
 def prompt_of(text: str) -> str | None:
-    """Return the prompt that was written: what follows ``OPENING``, or else the whole answer.
+    """Return the written prompt: the text after ``OPENING``, or the whole answer without it.
 
-    ``None``: the answer is empty, or a refusal without ``OPENING``.
+    ``None`` if the answer is empty, or a refusal without ``OPENING``.
     """
     opening = _OPENING.search(text)
     found = _LEAD.sub("", text.strip(), count=1) if opening is None else text[opening.end() :]
@@ -66,7 +66,7 @@ def prompt_of(text: str) -> str | None:
 
 
 def judging(prompt: str, first: str, second: str) -> str:
-    """Return what the judge reads before its verdict; ``judging_question`` follows it."""
+    """Return the judge's text before its question, ``JUDGING_QUESTION``."""
     mark = mark_of([prompt, first, second])
     return "\n\n".join(
         [
@@ -86,10 +86,10 @@ JUDGING_QUESTION: Final = f"Which answer is better? Reply with one letter, {FIRS
 
 
 def distilling(text: str, examples: Sequence[tuple[str, str, str]]) -> Messages:
-    """Return what asks for a better text of a parameter, from pairs of answers.
+    """Return the messages that request a better prompt for a parameter, from pairs of answers.
 
     Args:
-        text: as it is now.
+        text: Current prompt.
         examples: (prompt, preferred answer, other answer).
     """
     shown = [
