@@ -7,16 +7,16 @@ ranking. Calls are made in ``tasks.sao``.
 ==================  ===============================================================
 ``personas``        a million personas, walked through without a repeat
 ``templates``       prompts for the writer, the judge and the distiller
-``preferences``     comparisons, judgements in both orders; when a round is aborted
+``preferences``     comparisons, judgements in both orders; abort rule of a round
 ``filters``         seven filters in order, each with a counter
 ``duplicates``      near duplicates: MinHash and exact Jaccard
 ``executed_items``  pairs whose truth was executed, for the judge's audit
 ``played_items``    the judge's verdicts in rounds of games
-``history``         texts and judgements of earlier rounds
-``round_plan``      what a round asks
-``round_result``    what it leaves
-``state``           what is kept between rounds
-``prompt_shape``    where a prompt stands in a test case
+``history``         prompts and judgements of earlier rounds
+``round_plan``      requests of a round
+``round_result``    result of a round
+``state``           state between rounds
+``prompt_shape``    position of the prompt in a test case
 ``rows``            tables, and back
 ``formats``         rows that trainers read
 ``report``          summary for people

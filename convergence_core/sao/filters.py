@@ -1,9 +1,9 @@
 """Seven filters in a fixed order, each with a counter.
 
-What one drops no later one sees.
+A filter does not see what an earlier one dropped.
 
 =====================  =============================================================
-``incomplete``         1: a call failed, its answer could not be read, or did not end by itself
+``incomplete``         1: a call failed, its answer could not be read, or is incomplete
 ``length``             2: an answer is shorter or longer, in characters, than allowed
 ``refusal``            3: an answer refuses, or holds a template's leftovers
 ``same_answers``       4: the answers are near duplicates of each other
@@ -12,8 +12,8 @@ What one drops no later one sees.
 ``margin``             7: the judge's verdicts differ between both orders
 =====================  =============================================================
 
-Filters 1 to 6 come before the judge, who is paid: what they drop is not judged. ``quality_filter``
-switches 2 to 5 off, and nothing switches off the others. The paper filters nothing.
+Filters 1 to 6 run before the judge, whose calls cost money, so the pairs they drop are not judged.
+``quality_filter`` switches off 2 to 5; the others always run. The paper has no filters.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Solved games, whose best moves are known: the measuring rod for players."""
+"""Solved games, with known best moves, for measuring players."""
