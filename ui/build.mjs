@@ -1,9 +1,9 @@
-// Builds src/ into convergence/ui/static, and what draws the plots of report.html into tasks/report/plots.js: the same
-// bytes from the same sources and package-lock.json.
+// Builds src/ into convergence/ui/static, and the plotting code of report.html into tasks/report/plots.js. The same
+// sources and package-lock.json give the same bytes.
 //
 //   node build.mjs [OUT [PLOTS]]
 //
-// OUT is where the files go, PLOTS the file of the plots; by default those that the wheel ships.
+// OUT is the output folder and PLOTS the plotting file. The defaults are the paths that the wheel ships.
 import { build } from "esbuild";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";

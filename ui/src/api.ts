@@ -1,4 +1,4 @@
-/* The server's answers: asked once, asked again when an event says that something changed. */
+/* Server data: fetched once, and again when an event reports a change. */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 const BASE = "/ui/api/";
@@ -32,7 +32,7 @@ export async function get<T>(path: string, query: Query = {}, signal?: AbortSign
 }
 
 async function read(answer: Response): Promise<unknown> {
-  // An error's body may be no JSON, an answer's must be: an aborted one rejects here.
+  // An error's body may not be JSON, but an answer's must be. An aborted answer rejects here.
   const body = answer.json() as Promise<unknown>;
   if (answer.ok) return body;
   throw new ApiError(answer.status, problem(answer.status, await body.catch(() => null)));
@@ -55,7 +55,7 @@ export interface Loaded<T> {
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** Data of an address; what was shown stays until the next answer is here. */
+/** Data of an address. The old data stays visible until the next answer arrives. */
 export function useData<T>(path: string | null, query: Query = {}, live: string | boolean = true): Loaded<T> {
   const key = path === null ? null : address(path, query);
   const [state, set] = useState<{ key: string | null; data?: T; error?: Error; loading: boolean }>({ key, loading: key !== null });
@@ -70,7 +70,7 @@ export function useData<T>(path: string | null, query: Query = {}, live: string 
     isStale.current = false;
     set((old) => ({ ...old, loading: true }));
     get<T>(path, query, control.signal).then(
-      // The same answer stays the same object, so that charts keep their zoom and tables their place.
+      // An equal answer keeps its object, so charts keep their zoom and tables their scroll position.
       (data) => set((old) => ({ key, loading: false, data: old.data !== undefined && same(old.data, data) ? old.data : data })),
       (error: Error) => {
         if (!control.signal.aborted) set((old) => ({ key, data: old.key === key ? old.data : undefined, error, loading: false }));
@@ -93,7 +93,7 @@ export function useData<T>(path: string | null, query: Query = {}, live: string 
     if (live === false) return;
     return onChange((about) => {
       if (live !== true && about !== undefined && about !== live) return;
-      // An answer on its way is not aborted: slow ones would never come while a run goes on.
+      // Pending requests are not aborted: otherwise slow ones would never finish during a run.
       if (running.current) isStale.current = true;
       else load();
     });
@@ -101,7 +101,7 @@ export function useData<T>(path: string | null, query: Query = {}, live: string 
   return { data: state.data, error: state.key === key ? state.error : undefined, loading: state.loading || state.key !== key, again: load };
 }
 
-/* Events: one connection for the page, at most one refresh a second. */
+/* Events: one connection per page, at most one refresh a second. */
 type Listener = (about?: string) => void;
 const listeners = new Set<Listener>();
 const states = new Set<(on: boolean) => void>();
@@ -145,7 +145,7 @@ export function connect(): void {
   for (const kind of KINDS) source.addEventListener(kind, receive as EventListener);
 }
 
-/** Read the page's data again, as after an event. */
+/** Refresh the page's data, as after an event. */
 export const refresh = (): void => listeners.forEach((listener) => listener());
 
 export function onChange(listener: Listener): () => void {

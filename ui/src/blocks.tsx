@@ -1,4 +1,4 @@
-/* Blocks of a report (tasks/report/blocks.py), a card for each section, and pages that are made of them. */
+/* Report blocks (tasks/report/blocks.py), a card for each section, and the pages made of them. */
 import type { ComponentChildren } from "preact";
 import { useData } from "./api";
 import { anchor, Card, Figure, Show, Status, Table } from "./parts";
@@ -39,14 +39,14 @@ function Piece({ of }: { of: Inline }) {
   return <details><summary><bdi class="one" dir="auto">{visible(of.more || `${of.text.slice(0, 60)}…`)}</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
 }
 
-/** Links to the sisters of a page; without one in the address the first is shown. */
+/** Links to a page's siblings. If the address names none, the first is shown. */
 function Tabs({ of }: { of: Inline[] }) {
   const tabs = of.flatMap((part) => (typeof part !== "string" && part.is === "Span" ? [{ text: part.text, href: `/ui/${part.more}` }] : []));
   const at = Math.max(0, tabs.findIndex((tab) => tab.href === location.pathname));
   return <nav class="tabs" aria-label="Sisters of the page">{tabs.map((tab, i) => <Link key={tab.href} href={tab.href} current={i === at}><One text={tab.text} max={60} /></Link>)}</nav>;
 }
 
-/** What changes something; the page asks for its blocks again when an event tells of the change. */
+/** Buttons that change something. The page reloads its blocks when an event reports the change. */
 function Button({ of }: { of: Action }) {
   const hidden = useWhyNot() !== null;
   return <Write name={of.text} path={of.path} body={of.body} confirm={of.confirm} ask={of.ask} danger={of.is_danger} hidden={hidden} />;
@@ -54,7 +54,7 @@ function Button({ of }: { of: Action }) {
 
 const isWritten = (of: Inline[]): boolean => of.some((part) => typeof part !== "string" && part.is === "Action");
 
-/** Why the buttons of these blocks are missing, if they are. */
+/** Explains why the buttons of these blocks are missing. */
 export function WhyNot({ of }: { of: Block[] }) {
   const why = useWhyNot();
   const has = of.some((block) => (block.is === "Paragraph" && isWritten(block.parts)) || (block.is === "Bullets" && block.items.some(isWritten)) || (block.is === "Grid" && block.rows.some(isWritten)));
@@ -63,7 +63,7 @@ export function WhyNot({ of }: { of: Block[] }) {
 
 const SECONDS: Record<string, number> = { h: 3600, min: 60, s: 1, ms: 0.001 };
 
-/** What a cell is sorted by: its time in seconds, or its number, if it begins with one. */
+/** Sort key of a cell: its time in seconds, or its leading number. */
 function rank(text: string): string | number | null {
   if (text === "" || text === "–") return null;
   const time = /^(?:[\d.,]+ (?:h|min|s|ms)(?: |$))+/.exec(text)?.[0];
@@ -72,7 +72,7 @@ function rank(text: string): string | number | null {
   return found ? Number(found[1]) : text;
 }
 
-/** Ends of the intervals in a column, as mean [low, high]; null where a cell has none. */
+/** Interval ends of a column's cells, written as mean [low, high]; null if a cell has none. */
 function ends(rows: Inline[][], column: number): ([number, number, number] | null)[] {
   const number = (text: string | undefined) => Number(text?.replace("−", "-"));
   return rows.map((row) => {
@@ -113,10 +113,10 @@ function Shown({ of, label, open }: { of: Block; label: string; open?: (candidat
   }
 }
 
-/** Titles of the sections. */
+/** Section titles. */
 export const sectionTitles = (of: Block[]): string[] => of.flatMap((block) => (block.is === "Heading" && block.level === 2 ? [block.text] : []));
 
-/** What stands before the first heading: a table of one row as figures. */
+/** Content before the first heading, with a one-row table as figures. */
 const Head = ({ of }: { of: Block[] }) => (
   <div class="blocks head">
     {of.map((block, i) => (block.is === "Grid" && block.rows.length === 1
@@ -125,7 +125,7 @@ const Head = ({ of }: { of: Block[] }) => (
   </div>
 );
 
-/** The sections, each by its heading; `from` and `to` cut the list of them, 0 is what stands before the first. */
+/** Sections by heading, sliced by `from` and `to`. Section 0 is the content before the first heading. */
 export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: number; to?: number; open?: (candidate: string) => void }) {
   const sections: { title: string; blocks: Block[] }[] = [{ title: "", blocks: [] }];
   for (const block of of) {
@@ -143,7 +143,7 @@ export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: numbe
   );
 }
 
-/** A page whose blocks the server writes. */
+/** Page of blocks from the server. */
 export function Blocks({ title, path }: { title: string; path: string }) {
   const loaded = useData<BlockPage>(path);
   document.title = `${title} · The Convergence`;

@@ -1,4 +1,4 @@
-/* Charts: ECharts, loaded when the first chart is drawn, in the page's colours, with picture and CSV. */
+/* ECharts charts in the page's colours, with image and CSV export. ECharts loads with the first chart. */
 import type { EChartsType } from "echarts/core";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { colours, dressed, type Colours } from "./option";
@@ -17,7 +17,7 @@ function save(name: string, blob: Blob): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** As in the exports of the command line: what a spreadsheet would run has an apostrophe in front. */
+/** An apostrophe prefixes formulas so that spreadsheets do not run them, as in the CLI's exports. */
 export function csv(rows: Rows): string {
   const field = (value: string | number | null) => {
     if (value === null) return "";
@@ -33,12 +33,12 @@ export function saveCsv(name: string, rows: Rows): void {
 }
 
 export interface ChartProps {
-  name: string; // of the files it is saved as
-  label: string; // what it shows, for who does not see it
+  name: string; // base name of saved files
+  label: string; // description for screen readers
   height?: number;
-  data: unknown; // drawn again when this is another object
+  data: unknown; // the chart redraws when this object changes
   option: (c: Colours) => Record<string, unknown>;
-  rows: () => Rows; // the numbers of the chart, with a header
+  rows: () => Rows; // the chart's numbers, with a header row
   onClick?: (event: { seriesIndex?: number; dataIndex?: number; name?: string; data?: unknown; value?: unknown }) => void;
 }
 

@@ -1,12 +1,12 @@
-/* The server's own paths below /v1: answers piece by piece, marks, comparisons. Its tokens are not kept. */
+/* The server's /v1 paths: streamed answers, marks, comparisons. Tokens are not stored. */
 import { ApiError } from "./api";
 
 export interface Message { role: "user" | "assistant"; content: string }
 export interface Said { id: string; text: string; model: string; version: string | null }
 
-const MOST_BYTES = 60_000; // a body may have 64 KiB
+const MOST_BYTES = 60_000; // the server limits a body to 64 KiB
 
-/** A name that nothing else has; also where the page has no secure origin. */
+/** Unique name that also works without a secure origin. */
 export function newId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -22,7 +22,7 @@ async function ask(path: string, token: string, method: string, body?: unknown, 
   throw new ApiError(answer.status, typeof detail === "string" ? detail : `The server answered with status ${answer.status}.`);
 }
 
-/** The last messages that fit into a body, whole turns, with the last one always. */
+/** Last messages that fit into a body, in whole turns. The final message is always included. */
 export function fitting(messages: Message[]): Message[] {
   const size = (from: number) => new TextEncoder().encode(JSON.stringify(messages.slice(from))).length;
   let from = 0;
@@ -32,7 +32,7 @@ export function fitting(messages: Message[]): Message[] {
 
 export interface Asked { token: string; user: string; role: string; conversation: string; messages: Message[]; signal: AbortSignal; piece: (text: string) => void }
 
-/** Ask for an answer; what comes is given piece by piece. It is logged when this returns. */
+/** Request an answer and stream it. The answer is logged by the time this returns. */
 export async function complete(p: Asked): Promise<Said> {
   const body = { model: p.role, user: p.user, stream: true, metadata: { conversation_id: p.conversation }, messages: fitting(p.messages) };
   const answer = await ask("/v1/chat/completions", p.token, "POST", body, p.signal);
@@ -66,7 +66,7 @@ export async function complete(p: Asked): Promise<Said> {
 
 export interface Mark { rating?: number; thumbs?: "up" | "down" }
 
-/** Mark an answer; return the mark in the server's words. */
+/** Mark an answer; return the server's confirmation. */
 export async function rate(token: string, user: string, id: string, mark: Mark, reason?: string): Promise<string> {
   const kind = mark.rating === undefined ? "thumbs" : "rating";
   const body = { ...mark, user_id: user, source: "web", event_id: newId(), ...(reason ? { reason } : {}) };

@@ -1,11 +1,11 @@
-/* What differs between two texts, word by word or line by line. */
+/* Diff of two texts by words or by lines. */
 import { diffLines, diffWordsWithSpace } from "diff";
 import { useMemo } from "preact/hooks";
 import { visible } from "./text";
 
-const LONG = 40_000; // characters from which lines are compared, and words are not
+const LONG = 40_000; // characters; longer texts are compared by lines
 
-export function Diff({ before, after, label, only }: { before: string; after: string; label: string; only?: boolean }) { // only: the later text, with what is new in it
+export function Diff({ before, after, label, only }: { before: string; after: string; label: string; only?: boolean }) { // only: show only the later text and its insertions
   const parts = useMemo(() => {
     const [a, b] = [before.slice(0, 200_000), after.slice(0, 200_000)];
     const options = { timeout: 400 };

@@ -1,4 +1,4 @@
-/* The parts of ECharts that the pages draw with. */
+/* ECharts components that the pages use. */
 import { CustomChart, LineChart, ParallelChart, ScatterChart } from "echarts/charts";
 import {
   DataZoomComponent, GridComponent, LegendComponent, ParallelComponent, TooltipComponent, VisualMapComponent,

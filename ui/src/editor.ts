@@ -1,5 +1,5 @@
-/* CodeMirror for SQL, loaded by the page that needs it, in a shadow root: its style sheet is then adopted, which the
- * page's policy allows; a style element would be refused. */
+/* CodeMirror for SQL, loaded by the page that needs it. A shadow root adopts its style sheet; the page's security
+ * policy would block a style element. */
 import { autocompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { sql, StandardSQL } from "@codemirror/lang-sql";
@@ -40,7 +40,7 @@ export function open(box: HTMLElement, text: string, change: (text: string) => v
       doc: text,
       extensions: [
         history(), drawSelection(), bracketMatching(), autocompletion(), EditorView.lineWrapping, look, syntaxHighlighting(colours),
-        // A browser that replaces a selection itself writes inline styles, which the page's policy refuses.
+        // A browser that replaces a selection writes inline styles, which the page's policy blocks.
         EditorView.domEventHandlers({
           beforeinput(event, v) {
             if (event.inputType !== "insertText" || event.data === null || v.composing || v.state.selection.main.empty) return false;
@@ -50,7 +50,7 @@ export function open(box: HTMLElement, text: string, change: (text: string) => v
           },
         }),
         language.of(sql({ dialect: StandardSQL })), EditorView.contentAttributes.of({ "aria-label": "SQL" }),
-        // Tab leaves the editor, as everywhere on the page.
+        // Tab leaves the editor, as it does everywhere on the page.
         keymap.of([{ key: "Mod-Enter", run: (v) => (run(v.state.doc.toString()), true) }, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
         EditorView.updateListener.of((update) => update.docChanged && change(update.state.doc.toString())),
       ],

@@ -1,4 +1,4 @@
-/* The web application: its frame, its pages by address, its keys. */
+/* Web application: frame, routes and keyboard shortcuts. */
 import { Component, render, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { connect, useConnected } from "./api";

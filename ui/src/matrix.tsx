@@ -1,4 +1,4 @@
-/* A matrix of any size of which only what is in sight is in the document; arrows move, Enter opens. */
+/* Virtualized matrix: the document holds only visible cells. Arrow keys move, Enter opens. */
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import type { ComponentChildren } from "preact";
 import { Component } from "preact";
@@ -6,16 +6,16 @@ import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } fro
 
 export interface Cell {
   text: string;
-  tone: number | null; // 0 to 1; null: no reward
+  tone: number | null; // 0 to 1; null means no reward
   failed?: boolean;
-  label: string; // for who hears it
+  label: string; // for screen readers
 }
 
 export interface MatrixProps {
   label: string;
   nRows: number;
   nColumns: number;
-  cell: (row: number, column: number) => Cell | null | undefined; // null: not asked; undefined: not loaded
+  cell: (row: number, column: number) => Cell | null | undefined; // null: not evaluated; undefined: not loaded
   head: (column: number) => ComponentChildren;
   side: (row: number) => ComponentChildren;
   headLabel: (column: number) => string;
@@ -25,12 +25,12 @@ export interface MatrixProps {
   pick?: (column: number) => void;
   current?: [number, number] | null;
   columnWidth?: number;
-  version: number; // another number: cells changed
+  version: number; // changes when cells change
 }
 
 const ROW = 30;
 const HEAD = 74;
-const WINDOW = 64; // rows and columns in sight at most; their elements are used again as they leave and enter
+const WINDOW = 64; // maximum visible rows and columns; their elements are recycled while scrolling
 
 function useVirtual(box: { current: HTMLElement | null }, count: number, size: number, horizontal: boolean, padding: number) {
   const [, again] = useReducer((n: number) => n + 1, 0);
@@ -137,7 +137,7 @@ interface LineProps {
   here: number; version: number; cell: MatrixProps["cell"]; side: MatrixProps["side"]; choose: (row: number, column: number) => void;
 }
 
-/** One row, drawn again only when what it shows is another. */
+/** One row, redrawn only when its content changes. */
 class Line extends Component<LineProps> {
   override shouldComponentUpdate(next: LineProps) {
     const p = this.props;

@@ -1,4 +1,4 @@
-/* A plot by its declaration (tasks/report/blocks.py): data and encoding, which one function turns into ECharts' option. */
+/* Plot declarations (tasks/report/blocks.py): data and encoding, which one function turns into an ECharts option. */
 import { marked } from "./marks";
 
 export interface Colours {
@@ -28,7 +28,7 @@ export interface Layer {
 }
 export interface Plot { name: string; title: string; x?: Axis; y?: Axis; right?: Axis | null; layers: Layer[]; heading?: string; height?: number } // height in inches
 
-const MOST_MARKED = 40; // points of a line that shows them
+const MOST_MARKED = 40; // maximum points for a line to show markers
 const SIZES = { faint: 5, plain: 7, strong: 11 };
 const short = (text: string, n: number) => (text.length > n ? `${text.slice(0, n)}…` : text);
 
@@ -48,7 +48,7 @@ function axis(of: Axis = {}, side: "x" | "y", c: Colours) {
   };
 }
 
-/** Intervals on one axis, a line each. */
+/** Intervals on one axis, each drawn as a line. */
 function whiskers(of: Layer, ends: "x_ends" | "y_ends", colour: string) {
   const data = of.points.flatMap((p) => {
     const at = p[ends];
@@ -64,7 +64,7 @@ function whiskers(of: Layer, ends: "x_ends" | "y_ends", colour: string) {
   }];
 }
 
-/** Two lines, one upon the other, with the place between them filled. */
+/** Two stacked lines with a filled band between them. */
 function band(points: Point[], colour: string, at: number) {
   const known = points.filter((p) => p.y_ends);
   const edge = { type: "line", stack: `band${at}`, symbol: "none", lineStyle: { opacity: 0 }, silent: true, stackStrategy: "all", tooltip: { show: false } };
@@ -111,7 +111,7 @@ export function option(of: Plot, c: Colours): Record<string, unknown> {
   };
 }
 
-/** An option in the page's colours and type. */
+/** ECharts option in the page's colours and font. */
 export function dressed(option: Record<string, unknown>, c: Colours): Record<string, unknown> {
   const axis = {
     axisLine: { lineStyle: { color: c.line } }, axisTick: { show: false }, axisLabel: { color: c.muted, hideOverlap: true },

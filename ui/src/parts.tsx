@@ -1,10 +1,10 @@
-/* Parts that the pages share: states of a page, tables, drawers. */
+/* Shared parts of the pages: page states, tables, drawers. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, post, type Loaded } from "./api";
 import { One, visible } from "./text";
 
-/** What a page shows while it waits, when there is nothing, or when it failed. */
+/** Page content while loading, when empty, or after an error. */
 export function Show<T>({ of, children, empty }: { of: Loaded<T>; children: (data: T) => ComponentChildren; empty?: (data: T) => ComponentChildren }) {
   if (of.data === undefined) {
     if (of.error) return <Problem error={of.error} again={of.again} />;
@@ -53,7 +53,7 @@ export function Empty({ children, command }: { children: ComponentChildren; comm
   );
 }
 
-/** The address of a section in its page. */
+/** Address of a section within its page. */
 export const anchor = (title: string): string => title.toLowerCase().replace(/\W+/g, "-");
 
 export function Card(p: { title: ComponentChildren; tools?: ComponentChildren; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
@@ -82,11 +82,11 @@ export interface Column<R> {
   key: string;
   title: string;
   show: (row: R) => ComponentChildren;
-  by?: (row: R) => string | number | null | undefined; // sorted by this; without it the column cannot be sorted
-  n?: boolean; // a number
+  by?: (row: R) => string | number | null | undefined; // sort key; without it the column cannot be sorted
+  n?: boolean; // numeric column
 }
 
-/** A table that sorts; of long ones the first rows, with a way to more. */
+/** Sortable table. Long tables show their first rows and a link to more. */
 export function Table<R>(p: { columns: Column<R>[]; rows: R[]; label: string; tall?: boolean; first?: number; rowKey: (row: R, i: number) => string }) {
   const [order, setOrder] = useState<{ key: string; down: boolean } | null>(null);
   const [shown, setShown] = useState(p.first ?? 50);
@@ -133,7 +133,7 @@ export function Table<R>(p: { columns: Column<R>[]; rows: R[]; label: string; ta
   );
 }
 
-/** A panel at the side that holds the focus until it is closed by Esc. */
+/** Side panel that holds the focus until Esc closes it. */
 export function Drawer({ title, close, children, tools }: { title: ComponentChildren; close: () => void; children: ComponentChildren; tools?: ComponentChildren }) {
   const panel = useRef<HTMLDivElement>(null);
   const done = useRef(close);
@@ -181,7 +181,7 @@ export function Drawer({ title, close, children, tools }: { title: ComponentChil
   );
 }
 
-/** A dialog of the browser, open as long as it is shown. */
+/** Native browser dialog, open while mounted. */
 export function Modal({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -198,7 +198,7 @@ export function Modal({ title, close, children }: { title: string; close: () => 
   );
 }
 
-/** States by how they look; others have a look of their own in style.css. */
+/** State → CSS class; style.css styles other states by name. */
 const TONES: Record<string, string> = { champion: "good", active: "good", yes: "good", no: "failed", rejected: "failed", undecided: "warn", stale: "warn", "rolled back": "warn" };
 
 export function Status({ status, title }: { status: string; title?: string }) {

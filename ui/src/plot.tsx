@@ -1,4 +1,4 @@
-/* A plot by its declaration as a chart of the pages. */
+/* Chart of a plot declaration. */
 import { Chart } from "./chart";
 import { option, type Axis, type Plot } from "./option";
 import { marked, visible } from "./text";

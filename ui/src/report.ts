@@ -1,4 +1,4 @@
-/* Plots of report.html, drawn where their declarations stand, in the page's colours. */
+/* Plots of report.html, drawn at their declarations in the page's colours. */
 import { CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import { GridComponent, LegendScrollComponent, TooltipComponent } from "echarts/components";
 import { init, use } from "echarts/core";
@@ -11,7 +11,7 @@ const charts = [...document.querySelectorAll<HTMLElement>("[data-plot]")].map((b
   const plot = JSON.parse(box.dataset.plot!) as Plot;
   let chart: ReturnType<typeof init> | undefined;
   const draw = () => chart?.setOption(dressed(option(plot, colours()), colours()), { notMerge: true });
-  // A folded section has no width; its charts are drawn when it is opened.
+  // A folded section has no width, so its charts are drawn when it opens.
   new ResizeObserver(() => {
     if (!box.clientWidth) return;
     if (chart) return chart.resize();

@@ -1,4 +1,4 @@
-/* Addresses: a page and its settings stand in the address, so one can send it. */
+/* Routing: the address holds the page and its settings, so you can share it. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
@@ -26,7 +26,7 @@ export function go(to: string, replace = false): void {
   changed.dispatchEvent(new Event("change"));
 }
 
-/** Set or (null, "") remove settings of the address of this page. */
+/** Set settings in this page's address; null or "" removes one. */
 export function setQuery(values: Record<string, string | null>, replace = true): void {
   const query = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(values)) {

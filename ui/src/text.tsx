@@ -1,4 +1,4 @@
-/* Texts of models and cases as data, and numbers, times and intervals in one form. */
+/* Texts of models and cases shown as data, and uniform numbers, times and intervals. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { marked, MARKS, NAMES } from "./marks";
@@ -7,14 +7,14 @@ export { marked };
 
 const SHOWN = 20_000;
 
-/** A text split where a mark stands, each mark by its name: a list of children, never HTML. */
+/** Text split at its marks, each shown by name: a list of children, never HTML. */
 export function visible(text: string): ComponentChildren {
   if (!MARKS.test(text)) return text;
   const out: ComponentChildren[] = [];
   let plain = "";
   let marks = 0;
   for (const char of text) {
-    // A joiner inside an emoji or a word of an Indic script is writing, not a trick.
+    // A joiner inside an emoji or an Indic word is legitimate.
     if (!MARKS.test(char) || marks > 2_000) {
       plain += char;
       continue;
@@ -29,10 +29,10 @@ export function visible(text: string): ComponentChildren {
   return out;
 }
 
-/** A case's input without the braces and the first key of JSON, which all cases have alike. */
+/** A case's input without the JSON braces and first key that all cases share. */
 export const inputLine = (title: string) => title.replace(/^\{"[\w -]{1,40}":\s*"?/, "").replace(/"?\}$/, "");
 
-/** A text on one line; if it begins with many words of another, from its first new word. */
+/** Text on one line, from its first new word if it shares a long beginning with another. */
 export function since(text: string, other: unknown): string {
   const [words, others] = [text, typeof other === "string" ? other : ""].map((one) => one.trim().split(/\s+/)) as [string[], string[]];
   let n = 0;
@@ -41,20 +41,20 @@ export function since(text: string, other: unknown): string {
   return isAlike ? `… ${words.slice(n).join(" ")}` : words.join(" ");
 }
 
-/** One line of somebody's text: isolated, in its own direction. */
+/** One line of foreign text, isolated in its own direction. */
 export function One({ text, max = 160 }: { text: string | null | undefined; max?: number }) {
   const whole = text ?? "";
   const cut = whole.length > max ? `${whole.slice(0, max)}…` : whole;
   return <bdi class="one" dir="auto" title={whole.length > max ? marked(whole.slice(0, 2_000)) : undefined}>{visible(cut)}</bdi>;
 }
 
-/** A sentence of the server; what stands between backticks is a command or a name. */
+/** Sentence from the server, with commands and names in backticks. */
 export function Sentence({ text }: { text: string | null | undefined }) {
   const parts = (text ?? "").slice(0, 4_000).split(/`([^`\n]+)`/);
   return <bdi class="one" dir="auto">{parts.map((part, i) => (i % 2 ? <code key={i} class={part.length < 24 ? "whole" : undefined}>{visible(part)}</code> : visible(part)))}</bdi>;
 }
 
-/** A whole text in a box of its own, cut where it is long, with a way to see more. */
+/** Whole text in a box. A long one is cut, with a button for more. */
 export function Texts({ text, label, whole }: { text: string | null | undefined; label: string; whole?: string }) {
   const [shown, setShown] = useState(SHOWN);
   if (text === null || text === undefined) return <p class="muted small">Nothing is stored.</p>;
@@ -83,7 +83,7 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** A reward or another number of [0, 1]: three decimals, as in the report. */
+/** Reward or other number in [0, 1] with three decimals, as in the report. */
 export const reward = (x: number | null | undefined): string => (x === null || x === undefined ? "–" : x.toFixed(3).replace("-", "−"));
 
 export function signed(x: number | null | undefined, digits = 3): string {
@@ -91,7 +91,7 @@ export function signed(x: number | null | undefined, digits = 3): string {
   return `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
 }
 
-/** An amount of dollars as the reports write it: small ones keep two significant digits. */
+/** Dollar amount as in the reports: small amounts keep two significant digits. */
 export function usd(x: number | null | undefined): string {
   if (x === null || x === undefined) return "unknown";
   const size = Math.abs(x);
@@ -99,7 +99,7 @@ export function usd(x: number | null | undefined): string {
   return `$${x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
 }
 
-/** Three significant digits, as the reports write measured numbers. */
+/** Three significant digits, as for measured numbers in the reports. */
 export const three = (x: number): string => String(Number(x.toPrecision(3)));
 
 export function ms(x: number | null | undefined): string {
@@ -109,7 +109,7 @@ export function ms(x: number | null | undefined): string {
 
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** A moment in local time; the title has it to the second with the zone. */
+/** Local time; the title gives seconds and the zone. */
 export function Time({ at }: { at: string | null | undefined }) {
   if (!at) return <>–</>;
   const date = new Date(/[zZ]|[+-]\d\d:?\d\d$/.test(at) ? at : `${at.replace(" ", "T")}Z`);
@@ -117,7 +117,7 @@ export function Time({ at }: { at: string | null | undefined }) {
   return <time dateTime={date.toISOString()} title={date.toString()}>{clock.format(date)}</time>;
 }
 
-/** Low and high of an interval as the reports write them; of a difference with their signs. */
+/** Interval bounds as in the reports, with signs if they bound a difference. */
 export function interval(low: number | null | undefined, high: number | null | undefined, sign = false): string {
   if (low === null || low === undefined || high === null || high === undefined) return "";
   return sign ? `[${signed(low)}, ${signed(high)}]` : `[${reward(low)}, ${reward(high)}]`;
@@ -128,7 +128,7 @@ export function Interval({ low, high, sign }: { low?: number | null; high?: numb
   return text ? <span class="ci">{text}</span> : null;
 }
 
-/** Mean and interval as a picture of one line, on [from, to]; a dashed line is what it is compared with. */
+/** One-line plot of mean and interval on [from, to]. A dashed line marks the reference. */
 export function Strip(p: { mean?: number | null; low?: number | null; high?: number | null; base?: number | null; from: number; to: number }) {
   if (p.mean === null || p.mean === undefined || p.to <= p.from) return null;
   const x = (v: number) => 4 + (136 * (Math.min(Math.max(v, p.from), p.to) - p.from)) / (p.to - p.from);
@@ -143,7 +143,7 @@ export function Strip(p: { mean?: number | null; low?: number | null; high?: num
   );
 }
 
-/** A value of a parameter: short ones as code, long ones folded, from where they differ from another. */
+/** Parameter value: short ones as code, long ones folded and starting where they differ from another. */
 export function Value({ value, other }: { value: unknown; other?: unknown }) {
   const text = typeof value === "string" ? value : value === null || value === undefined ? "–" : JSON.stringify(value);
   if (text.length <= 80 && !text.includes("\n")) return <code><One text={text} /></code>;

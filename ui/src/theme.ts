@@ -1,4 +1,4 @@
-/* Dark and light: as the system says, or as the person chose. */
+/* Dark and light theme: the system's preference or your choice. */
 import { useEffect, useState } from "preact/hooks";
 
 export type Choice = "system" | "light" | "dark";
@@ -23,7 +23,7 @@ export function choose(next: Choice): void {
 
 system.addEventListener("change", apply);
 
-/** The theme that is shown; a component that asks is drawn again when it changes. */
+/** Current theme. A component that uses it redraws when it changes. */
 export function useTheme(): string {
   const [theme, set] = useState(document.documentElement.dataset.theme ?? "light");
   useEffect(() => {

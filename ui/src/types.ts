@@ -1,4 +1,4 @@
-/* What the server answers: the shapes of /ui/api. Sentences come from the server; null means unknown. */
+/* Response types of /ui/api. Sentences come from the server; null means unknown. */
 
 export interface Interval { mean: number | null; low: number | null; high: number | null }
 export type Params = Record<string, unknown>;
@@ -16,7 +16,7 @@ export interface Candidate {
 }
 export interface Parameter { name: string; kind: string; values?: unknown[] | null; names?: Record<string, string>; low?: number | null; high?: number | null; log?: boolean }
 
-// GET runs/{run_id}/allocation: runs of equal length are not needed: cells is [candidate index, case index, n, reward] in columns
+// GET runs/{run_id}/allocation: cells holds the columns candidate index, case index, n, reward
 export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; case_names: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }
 
 // GET runs/{run_id}/answers?filter=all|failed|worst|disagreement&search=&case_from=&n_cases=&candidate_from=&n_candidates=
@@ -25,7 +25,7 @@ export interface Answers {
   cases: { case_id: string; name: string; role: string; title: string; mean: number | null }[]; // of this page
   candidates: { candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null; tags: string[] }[];
   case_from: number; candidate_from: number;
-  cells: (AnswerCell | null)[][]; // [case][candidate] of this page; null: not asked
+  cells: (AnswerCell | null)[][]; // [case][candidate] of this page; null: not evaluated
 }
 export interface AnswerCell { reward: number | null; status: string; n: number; fault: string | null }
 

@@ -1,4 +1,4 @@
-/* What changes something: asked twice, with a token that the page forgets. */
+/* Actions that change something: confirmed twice, with a token that the page discards. */
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, post, refresh } from "./api";
 import { Modal } from "./parts";
@@ -6,10 +6,10 @@ import { One } from "./text";
 import type { Done, Session } from "./types";
 
 export interface WriteProps {
-  name: string; // of the button
+  name: string; // button label
   path: string;
   body?: Record<string, unknown>;
-  confirm: string; // what the person types to say yes the second time
+  confirm: string; // word to type as second confirmation
   ask: string;
   hidden?: boolean;
   danger?: boolean;
@@ -17,7 +17,7 @@ export interface WriteProps {
 
 let session: Promise<Session> | null = null;
 
-/** Why nothing can be changed, if so; asked once for all buttons. */
+/** Reason why changes are disabled, if any; fetched once for all buttons. */
 export function useWhyNot(): string | null {
   const [why, setWhy] = useState<string | null>(null);
   useEffect(() => {
@@ -27,7 +27,7 @@ export function useWhyNot(): string | null {
   return why;
 }
 
-/** A button that opens a dialog: token, then the name of what is changed, typed. */
+/** Button that opens a dialog for the token and the typed confirmation. */
 export function Write(p: WriteProps) {
   const [open, setOpen] = useState(false);
   if (p.hidden) return null;

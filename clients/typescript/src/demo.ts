@@ -1,6 +1,6 @@
 /**
- * A demonstration of training: `npm run demo` is simulated and needs no Python, `npm run demo -- --full` starts the
- * service and trains its policy.
+ * Training demo. `npm run demo` simulates the policy without Python; `npm run demo -- --full` starts the service and
+ * trains its policy.
  */
 import { type Action, type EpisodeResult, RLTrainer, type Statistics, type TrainedPolicy, wishScore } from "./index.js";
 
@@ -13,7 +13,7 @@ const CHANGES: Readonly<Partial<Record<Action, string>>> = {
 const ACTIONS = Object.keys(CHANGES) as Action[];
 const RATE = 0.5;
 
-/** A policy in this program: one preference for each change, learned by the policy gradient of a softmax. */
+/** In-process softmax policy: one preference per change, trained by policy gradient. */
 class SimulatedPolicy implements TrainedPolicy {
   private readonly preferences = new Map<Action, number>(ACTIONS.map((action) => [action, 0]));
   private mean = 0;

@@ -1,8 +1,8 @@
 /**
- * Client of the HTTP service of The Convergence.
+ * Client for The Convergence's HTTP service.
  *
- * The types are those of the service's OpenAPI document (`schema.ts` is generated). `RLInterface` asks a policy of
- * prompt changes, `RLTrainer` trains one; `ServiceClient` asks for arms and gives their rewards.
+ * Types come from the service's OpenAPI document (`schema.ts` is generated). `RLInterface` calls a policy of prompt
+ * changes, `RLTrainer` trains one, and `ServiceClient` chooses arms and reports their rewards.
  */
 import createClient, { type Client } from "openapi-fetch";
 
@@ -15,7 +15,7 @@ export type ChosenAction = Schemas["ChosenAction"];
 export type Mutation = Schemas["MutatedAction"];
 export type State = Omit<Schemas["ActionRequest"], "embedding">;
 export type MutationRequest = Omit<Schemas["MutationRequest"], "prompt">;
-/** What came of an action, without the ids of the decision. */
+/** Outcome of an action, without the decision's ids. */
 export type Transition = Omit<Schemas["TransitionBody"], "next_state"> &
   ({ next_state: number[] } | { nextState: number[] });
 export type Outcome = Pick<Schemas["ExperienceReport"], "reward"> &
@@ -23,7 +23,7 @@ export type Outcome = Pick<Schemas["ExperienceReport"], "reward"> &
 export type Statistics = Schemas["UpdateStatistics"];
 export type PolicyStats = Schemas["PolicyStatsAnswer"];
 
-/** A request that the service refused. */
+/** Request that the service rejected. */
 export class ServiceError extends Error {
   constructor(
     readonly status: number,
@@ -35,23 +35,23 @@ export class ServiceError extends Error {
 }
 
 export interface ClientOptions {
-  /** Root of the service's paths. */
+  /** Base URL of the service. */
   url: string;
-  /** The bearer token; read it from the environment. */
+  /** Bearer token; read it from the environment. */
   token: string;
 }
 
-/** Prompt → its mean score on the same cases each time, in [0, 1]. */
+/** Return a prompt's mean score in [0, 1], on the same cases each time. */
 export type Score = (prompt: string) => number | Promise<number>;
 
 export interface PolicyOptions {
-  /** Root of the policy's paths. Default: that of `convergence policy serve`. */
+  /** Base URL of the policy. Default: the URL of `convergence policy serve`. */
   url?: string;
-  /** The bearer token. Default: `CONVERGENCE_POLICY_TOKEN`; a service on this machine may need none. */
+  /** Bearer token. Default: `CONVERGENCE_POLICY_TOKEN`. A local service may need none. */
   token?: string;
-  /** Starts the service. Default: `convergence policy serve` at the port of `url`. */
+  /** Command that starts the service. Default: `convergence policy serve` on the port of `url`. */
   command?: readonly string[];
-  /** Default: `wishScore`, a stand-in. */
+  /** Scores prompts. Default: the mock `wishScore`. */
   score?: Score;
 }
 
@@ -59,7 +59,7 @@ const URL_OF_POLICY = "http://127.0.0.1:8765";
 const TOKEN_OF_POLICY = "CONVERGENCE_POLICY_TOKEN";
 const WISHES = [/\b(only|exactly)\b/i, /\bsteps?\b/i, /\bif\b/i, /\b(at most|limit|short|brief)/i];
 
-/** Share of four wishes that a prompt states: a stand-in for a score of answers, which asks no model. */
+/** Mock score: the share of four wishes that a prompt states. It calls no model. */
 export function wishScore(prompt: string): number {
   return WISHES.filter((wish) => wish.test(prompt)).length / WISHES.length;
 }
@@ -82,7 +82,7 @@ function answered<T>({ data, error, response }: Result<T>): T {
   throw new ServiceError(response.status, typeof detail === "string" ? detail : response.statusText);
 }
 
-/** Arms for requests, and their rewards. */
+/** Client that chooses arms for requests and reports their rewards. */
 export class ServiceClient {
   protected readonly http: Client<paths>;
 
@@ -90,31 +90,31 @@ export class ServiceClient {
     this.http = connected(url, token);
   }
 
-  /** Choose an arm for a request; the decision is durable then. */
+  /** Choose an arm for a request and store the decision durably. */
   async select(system: string, body: Schemas["SelectBody"]): Promise<Schemas["Selection"]> {
     const params = { path: { system } };
     return answered(await this.http.POST("/v1/systems/{system}/select", { params, body }));
   }
 
-  /** Give the reward of a decision; the same one again counts once. */
+  /** Report a decision's reward. A repeated report counts once. */
   async update(system: string, body: Schemas["Reward"]): Promise<Schemas["RewardOutcome"]> {
     const params = { path: { system } };
     return answered(await this.http.POST("/v1/systems/{system}/update", { params, body }));
   }
 
-  /** List arms, those retired included. */
+  /** List all arms, including retired ones. */
   async arms(system: string): Promise<Schemas["Arm"][]> {
     const params = { path: { system } };
     return answered(await this.http.GET("/v1/systems/{system}/arms", { params })).arms;
   }
 
-  /** Put an arm on offer. */
+  /** Activate an arm. */
   async offer(system: string, armId: string, body: Schemas["ArmBody"]): Promise<Schemas["Arm"]> {
     const params = { path: { system, arm_id: armId } };
     return answered(await this.http.PUT("/v1/systems/{system}/arms/{arm_id}", { params, body }));
   }
 
-  /** Log an answer, so that people may rate it. */
+  /** Log an answer so that people can rate it. */
   async log(body: Schemas["ReportedAnswer"]): Promise<Schemas["InteractionAnswer"]> {
     return answered(await this.http.POST("/v1/interactions", { body }));
   }
@@ -126,7 +126,7 @@ export class ServiceClient {
   }
 }
 
-/** The policy of prompt changes. */
+/** Client for a policy of prompt changes. */
 export class RLInterface {
   private http: Client<paths>;
   private service: ServiceProcess | undefined;
@@ -145,7 +145,7 @@ export class RLInterface {
     this.http = connected(url, this.token);
   }
 
-  /** Start the service of `command`, use it from now on, and return its URL. */
+  /** Start the service with `command`, switch this client to it and return its URL. */
   async startServer(): Promise<string> {
     await this.stopServer();
     const given = this.token === undefined ? {} : { [TOKEN_OF_POLICY]: this.token };
@@ -154,7 +154,7 @@ export class RLInterface {
     return this.service.url;
   }
 
-  /** Stop the service that this client started, after its open answers. */
+  /** Stop the service that this client started, once it has finished its pending answers. */
   async stopServer(): Promise<void> {
     const service = this.service;
     this.service = undefined;
@@ -162,27 +162,27 @@ export class RLInterface {
     await service?.stop();
   }
 
-  /** Say that the service lives. */
+  /** Check that the service is running. */
   async health(): Promise<Schemas["HealthAnswer"]> {
     return answered(await this.http.GET("/health"));
   }
 
-  /** Return numbers of the policy. */
+  /** Return the policy's statistics. */
   async stats(): Promise<PolicyStats> {
     return answered(await this.http.GET("/stats"));
   }
 
-  /** Choose the next change of a prompt; without an embedding `prompt` is given, and the service makes it. */
+  /** Choose a prompt's next change. If you pass `prompt` without an embedding, the service computes it. */
   async selectAction(embedding: number[] | null, state: State = {}): Promise<ChosenAction> {
     return answered(await this.http.POST("/select_action", { body: { ...state, embedding } }));
   }
 
-  /** Choose the next change of a prompt, and have it written. */
+  /** Choose a prompt's next change and have the service write the changed prompt. */
   async selectMutation(prompt: string, request: MutationRequest = {}): Promise<Mutation> {
     return answered(await this.http.POST("/select_mutation", { body: { ...request, prompt } }));
   }
 
-  /** Store an action's outcome: a transition, or a decision and its outcome, which counts once. */
+  /** Store a transition, or a decision's outcome. A decision counts once. */
   async storeExperience(experience: Transition): Promise<Schemas["ExperienceReceipt"]>;
   async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceReceipt"]>;
   async storeExperience(
@@ -193,12 +193,12 @@ export class RLInterface {
     return answered(await this.http.POST("/store_experience", { body }));
   }
 
-  /** Learn from the steps that are ready; `null`: too few are. */
+  /** Update the policy from the ready steps. Return `null` if there are too few. */
   async update(): Promise<Statistics | null> {
     return answered(await this.http.POST("/update")).statistics;
   }
 
-  /** Return the probability of each action; nothing is kept. */
+  /** Return each action's probability without storing anything. */
   async getDistribution(state: Schemas["PolicyQuestion"]): Promise<Record<string, number>> {
     return answered(await this.http.POST("/get_distribution", { body: state })).probabilities;
   }
@@ -208,12 +208,12 @@ export class RLInterface {
     return this.isDone(await this.http.POST("/save", { body: named(path) }));
   }
 
-  /** Go on with a saved policy; return whether it was loaded. */
+  /** Load a saved policy; return whether it was loaded. */
   async loadCheckpoint(path?: string): Promise<boolean> {
     return this.isDone(await this.http.POST("/load", { body: named(path) }));
   }
 
-  /** Change one of the prompts until the policy stops or the steps are done, and report each step. */
+  /** Change one of the prompts until the policy stops or the step limit is reached. Report each step. */
   async trainEpisode(prompts: readonly string[], maxSteps = 5, number = 0): Promise<EpisodeResult> {
     const start = prompts[number % prompts.length];
     if (start === undefined) throw new TypeError("`prompts` must hold at least one prompt, but is empty");
@@ -278,10 +278,10 @@ function reported(chosen: ChosenAction, outcome?: Outcome): Schemas["ExperienceR
 
 export interface EpisodeResult {
   start: string;
-  /** The last prompt. */
+  /** Final prompt. */
   prompt: string;
   actions: Action[];
-  /** Of the first prompt and after each change. */
+  /** Scores of the first prompt and after each change. */
   scores: number[];
 }
 
@@ -295,14 +295,14 @@ export interface TrainingOptions {
 export interface TrainingStats {
   episodes: EpisodeResult[];
   updates: Statistics[];
-  /** Mean gain of an episode: its last score less its first one. */
+  /** Mean gain per episode: last score minus first score. */
   avgReward: number;
 }
 
-/** The part of a policy that a trainer uses. */
+/** Policy methods that a trainer uses. */
 export type TrainedPolicy = Pick<RLInterface, "startServer" | "stopServer" | "trainEpisode" | "update">;
 
-/** Plays episodes on prompts, and has the policy learn from them. */
+/** Trainer that plays episodes on prompts and updates the policy from them. */
 export class RLTrainer {
   constructor(private readonly policy: TrainedPolicy = new RLInterface()) {}
 
@@ -316,7 +316,7 @@ export class RLTrainer {
     await this.policy.stopServer();
   }
 
-  /** Play episodes on the prompts in turn, and update the policy after every few of them. */
+  /** Play episodes on the prompts in turn, and update the policy every few episodes. */
   async train(
     prompts: readonly string[],
     numEpisodes?: number,

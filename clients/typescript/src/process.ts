@@ -1,4 +1,4 @@
-/** A service that this program starts; Node.js alone can. */
+/** Service process started by this program. Requires Node.js. */
 
 interface Stream {
   setEncoding(encoding: string): void;
@@ -16,7 +16,7 @@ interface Child {
 type Spawn = (command: string, args: string[], options: object) => Child;
 type Environment = Record<string, string | undefined>;
 
-/** Environment variables of this program; none in a browser. */
+/** This program's environment variables; empty in a browser. */
 export const environment: Environment =
   (globalThis as { process?: { env: Environment } }).process?.env ?? {};
 
@@ -26,11 +26,11 @@ export class ServiceProcess {
     readonly url: string,
   ) {}
 
-  /** Start a command, and wait until it prints the address at which it serves. */
+  /** Start a command and wait until it prints the URL that it serves. */
   static async start(command: readonly string[], more: Environment = {}): Promise<ServiceProcess> {
     const [program, ...args] = command;
     if (program === undefined) throw new TypeError("`command` must name a program, but it is empty");
-    // A variable, for programs that are bundled for a browser must not look for the module.
+    // A variable hides the module from bundlers that build for a browser.
     const name: string = "node:child_process";
     const { spawn } = (await import(name)) as { spawn: Spawn };
     const child = spawn(program, args, { env: { ...environment, ...more }, stdio: ["ignore", "pipe", "pipe"] });
@@ -54,7 +54,7 @@ export class ServiceProcess {
     return new ServiceProcess(child, url);
   }
 
-  /** End it; every answer that was begun is given. */
+  /** Stop the service, once it has sent every pending answer. */
   async stop(): Promise<void> {
     if (this.child.exitCode !== null) return;
     const ended = new Promise((resolve) => this.child.once("exit", resolve));

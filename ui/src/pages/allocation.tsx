@@ -1,4 +1,4 @@
-/* Candidates and cases as a map: one point a pair, as bright as often it was asked. */
+/* Map of candidates and cases: one point per pair, brighter the more often it was evaluated. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { saveCsv } from "../chart";
 import { useTheme } from "../theme";

@@ -1,4 +1,4 @@
-/* Answers: cases by configurations, any size; a cell opens what was sent, answered and judged. */
+/* Answers: cases by configurations, any size. A cell opens its request, answer and ratings. */
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { get, onChange, useData } from "../api";
 import { Diff } from "../diff";
@@ -11,14 +11,14 @@ import { CellDrawer } from "./cell";
 import { Tabs } from "./tabs";
 
 const TILE = [40, 60] as const; // cases, configurations
-const KEPT = 120; // tiles held
+const KEPT = 120; // maximum cached tiles
 
 const FILTERS = [["all", "All"], ["failed", "Failed"], ["worst", "Worst"], ["disagreement", "Largest disagreement"]] as const;
 
 type Case = Data["cases"][number];
 type Column = Data["candidates"][number];
 
-/** The parts of the matrix that were in sight, asked tile by tile. */
+/** Visible parts of the matrix, fetched tile by tile. */
 class Tiles {
   readonly cases = new Map<number, Case>();
   readonly columns = new Map<number, Column>();
@@ -95,7 +95,7 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
   );
 }
 
-/** The leaderboard's default, its recommended or best found, and the runner-up; the first two are compared first. */
+/** Defaults, recommended or best configuration, and runner-up. The first two are compared first. */
 export function leaders(rows: Candidate[]): (Candidate | undefined)[] {
   const tagged = (tag: string) => rows.find((row) => row.tags.includes(tag));
   const base = tagged("default");
@@ -105,7 +105,7 @@ export function leaders(rows: Candidate[]): (Candidate | undefined)[] {
 
 type Shown = { id: string; name: string; kind: string; input: string | null; expected: string | null; cells: (CaseAnswer | undefined)[] };
 
-/** Answers side by side, the case on which the best did worst first. */
+/** Answers side by side, starting with the best configuration's worst case. */
 function Leading({ run, n }: { run: string; n: number }) {
   const [most, setMost] = useState(20);
   const board = useData<Leaderboard>(`runs/${encodeURIComponent(run)}/leaderboard`, {}, false);
@@ -153,12 +153,12 @@ function Leading({ run, n }: { run: string; n: number }) {
   );
 }
 
-/** What an answer took and cost. */
+/** Latency and cost of an answer. */
 function spent(of: Pick<CaseAnswer, "latency_ms" | "cost_usd">): string {
   return `${ms(of.latency_ms)}, ${of.cost_usd === null ? "price unknown" : usd(of.cost_usd)}`;
 }
 
-/** A column's mean score on shared cases, an answer's price and latency, and the settings that differ. */
+/** A column's mean score on shared cases, cost and latency per answer, and differing settings. */
 function Summary({ title, column, of, at, rival }: { title: string; column: Candidate; of: Comparison | null | undefined; at: "a" | "b"; rival?: string }) {
   if (!of) return null;
   return (

@@ -1,4 +1,4 @@
-/* One cell: prompt as sent, answer, metrics, judge's reasons, cost and attempts; beside another one as a diff. */
+/* One cell: sent prompt, answer, metrics, judge's reasons, cost and attempts, or a diff against another cell. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useData } from "../api";
 import { Diff } from "../diff";
@@ -20,7 +20,7 @@ export function CellDrawer(p: Props) {
   const other = useData<CellDetail>(p.against ? path : null, { candidate: p.against, case: p.one }, p.run);
   const step = useRef(p.step);
   step.current = p.step;
-  // In the layout phase: a key pressed between the first paint and an effect would be lost.
+  // Runs in the layout phase: an effect would lose keys pressed after the first paint.
   useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => {
       const at = event.target;
@@ -99,7 +99,7 @@ function Repeats({ of, other }: { of: CellDetail; other?: CellDetail }) {
 
 interface Message { role: string; content: string }
 
-/** The messages of a chat's request as it was sent; null: it is no chat, or was cut. */
+/** Messages of a sent chat request; null if it is not a chat or was truncated. */
 function messagesOf(prompt: string | null): Message[] | null {
   if (!prompt?.startsWith("{")) return null;
   try {

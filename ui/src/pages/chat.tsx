@@ -1,4 +1,4 @@
-/* Chat: ask the served model, mark each answer by one key or click, compare two answers, go on with a conversation. */
+/* Chat: query the served model, mark answers by key or click, compare two answers, continue a conversation. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, useData } from "../api";
 import { complete, newId, prefer, rate, unrate, type Mark, type Message } from "../completions";
@@ -12,7 +12,7 @@ const COMMAND = "convergence serve --chat --token TALK_TOKEN=chat,update";
 interface Answer { id: string; text: string; model: string; version: string | null; mark: (Mark & { label: string; reason: string | null }) | null }
 interface Turn { question: string; answers: Answer[]; chosen: number; better: string | null }
 
-/* The token is forgotten with the page; a name is none. */
+/* The page discards the token when it closes. A name is not a token. */
 let given = "";
 const NAME = "convergence-user";
 
@@ -32,7 +32,7 @@ function Room({ session, query }: { session: Session; query: URLSearchParams }) 
   const [token, setToken] = useState(given);
   const [refused, setRefused] = useState("");
   const opened = query.get("conversation");
-  // A conversation that begins here gets its address while it goes on, and stays the same talk.
+  // A new conversation gets its address during the chat without restarting.
   const begun = useRef<string | null>(null);
   const [n, setN] = useState(0);
   if (opened !== begun.current) begun.current = null;
@@ -132,7 +132,7 @@ function Talk(p: TalkProps) {
   const [now, setNow] = useState<{ question: string; text: string } | null>(null);
   const [error, setProblem] = useState<Error | null>(null);
   const setError = (failed: Error | null) => {
-    // A token that is unknown, or that may not do this, is asked for again.
+    // Ask again if the token is unknown or lacks permission.
     if (failed instanceof ApiError && (failed.status === 401 || /lacks the scope/.test(failed.message))) p.refuse(failed.message);
     else setProblem(failed);
   };
@@ -182,7 +182,7 @@ function Talk(p: TalkProps) {
     setAsked("");
     setTurns((old) => [...old, { question, answers: [found], chosen: 0, better: null }]);
     if (!turns.length && !p.opened) p.begin(id.current);
-    // One key marks what has just been answered; whoever types already is not disturbed.
+    // One key marks the latest answer, unless you are already typing.
     setTimeout(() => marks.current?.focus());
   };
   const another = async (at: number) => {
@@ -215,7 +215,7 @@ function Talk(p: TalkProps) {
                 <div key={one.id} class={turn.answers.length > 1 && n === turn.chosen ? "said chosen" : "said"}>
                   {turn.answers.length > 1 && <h3>Answer {n + 1}{turn.better === one.id && <> <span class="tag good">better</span></>}</h3>}
                   <div class="text" dir="auto">{one.text ? visible(one.text) : <span class="muted">The answer is empty.</span>}</div>
-                  <p class="small muted"><One text={one.model} max={80} />{/* Nobody shall know whose answer it is before it is rated. */}{one.mark && one.version && <> with adapter <code class="whole">{one.version}</code></>}</p>
+                  <p class="small muted"><One text={one.model} max={80} />{/* Hide the model until the answer is rated, so that ratings stay blind. */}{one.mark && one.version && <> with adapter <code class="whole">{one.version}</code></>}</p>
                   {may && (
                     <Marks
                       of={one} labels={p.labels} token={p.token} user={p.user} box={at === turns.length - 1 && n === turn.answers.length - 1 ? marks : undefined}
@@ -247,7 +247,7 @@ function Talk(p: TalkProps) {
             onInput={(event) => setAsked(event.currentTarget.value)}
             onKeyDown={(event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); void send(); } }}
           />
-          {/* Of one key they would be one element, and a click on the first would submit by the second. */}
+          {/* With one key, both would share an element, and a click on the first would submit through the second. */}
           {now ? <button key="stop" type="button" onClick={() => stop.current?.abort()}>Stop</button> : <button key="send" class="primary" type="submit" disabled={!asked.trim()}>Send</button>}
         </form>
       ) : turns.length > 0 && <p class="muted small">You can read this conversation here. To continue it, start with a token of a served chat.</p>}
@@ -260,7 +260,7 @@ interface MarksProps {
   changed: (mark: Answer["mark"]) => void; failed: (error: Error) => void; next: () => void;
 }
 
-/** 1 to 5, thumbs, a reason, and taking it back: by click, and by key while the group has the focus. */
+/** Marks 1 to 5, thumbs, a reason and undo: by click, or by key while the group has focus. */
 function Marks(p: MarksProps) {
   const [reason, setReason] = useState("");
   const [busy, setBusy] = useState(false);

@@ -1,4 +1,4 @@
-/* Compare: two configurations of one run, or what two runs hand over. */
+/* Compare: two configurations of one run, or the results of two runs. */
 import { useData } from "../api";
 import { Sections, type BlockPage } from "../blocks";
 import { Empty, Show } from "../parts";
@@ -33,7 +33,7 @@ function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string;
   const choices: [string, string][] = run
     ? (rows?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
     : (runs?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);
-  // A run and one of its settings, as `promote` writes them: RUN:default.
+  // A run and one of its configurations, in the syntax of `promote`: RUN:default.
   const chosen = (id: string) => {
     const [of = "", settings] = id.split(":");
     const label = runs?.runs.find((r) => r.run_id === of)?.label ?? of;

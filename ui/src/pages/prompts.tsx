@@ -1,4 +1,4 @@
-/* Prompts: the family tree of a text parameter, each child with its diff and its effect. */
+/* Prompts: family tree of a text parameter, with each child's diff and effect. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
 import { Diff } from "../diff";

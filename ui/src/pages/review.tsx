@@ -1,4 +1,4 @@
-/* Review: test cases that bad ratings propose; approve or reject each, with a token that the page forgets when it closes. */
+/* Review: approve or reject test cases proposed from bad ratings. The page discards the token when it closes. */
 import { useState } from "preact/hooks";
 import { get, post, useData } from "../api";
 import { Card, Empty, Modal, Show, Table } from "../parts";

@@ -1,4 +1,4 @@
-/* Run: what was found, how the search came there, what it paid. */
+/* Run: result, search history and cost. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
 import { sectionTitles, Sections, WhyNot, type BlockPage } from "../blocks";

@@ -1,4 +1,4 @@
-/* SQL: the documented questions, an editor, the answer as table and chart. */
+/* SQL: documented questions, an editor, and the answer as table and chart. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { address, get, useData } from "../api";
 import { Chart, type Colours } from "../chart";
@@ -11,7 +11,7 @@ import type { Questions, SqlResult } from "../types";
 export function Sql({ query }: { query: URLSearchParams }) {
   const questions = useData<Questions>("sql/questions", {}, false);
   const [text, setText] = useState(query.get("q") ?? "");
-  const [given, setGiven] = useState({ text }); // what the editor is set to; what is typed stays in the editor
+  const [given, setGiven] = useState({ text }); // text set in the editor; typed text stays in the editor
   const [result, setResult] = useState<{ sql: string; data?: SqlResult; error?: Error; busy: boolean } | null>(null);
   document.title = "SQL · The Convergence";
   const run = (sql: string) => {
