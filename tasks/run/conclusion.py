@@ -32,7 +32,7 @@ from tasks.run.publication import publish_final
 from tasks.run.result import collect
 from tasks.run.run import Run
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import looks_before, save_look
+from tasks.store.runtime.promotions import champion_runs, looks_before, save_look
 from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.rows import measured_row, posterior_rows
@@ -117,6 +117,15 @@ def case_mark(case_id: str) -> str:
     return sha256_hex(case_id)[:8]
 
 
+def mark_of_bets(
+    final: Final, cases: Sequence[str], rewards: Mapping[str, float], other: Mapping[str, float]
+) -> str:
+    """Return a short hash of all that a verdict reads from the final test."""
+    weights, groups = final.weights, final.groups
+    bets = [(rewards[c], other[c], weights.get(c, 1.0), groups.get(c)) for c in cases]
+    return sha256_hex(canonical_json(bets))[:16]
+
+
 def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> GateLook:
     """Return the look at held-out cases with a reward for both, before its verdict."""
     rewards, other = (final.rewards(c.candidate_id, "holdout") for c in (candidate, opponent))
@@ -133,7 +142,7 @@ def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> 
         log_threshold=0.0,
         details={
             "cases": " ".join(case_mark(case) for case in cases),
-            "rewards": sha256_hex(canonical_json([(rewards[c], other[c]) for c in cases]))[:16],
+            "rewards": mark_of_bets(final, cases, rewards, other),
         },
         created_us=wall_clock_us(),
     )
@@ -161,12 +170,13 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
         },
     )
     with RuntimeStore(run.store.path) as store:
-        is_new = save_look(store, look)
-        adopts = gate.decision == "promote" and not run.configuration.promotion.require_adoption
-        adopts = adopts and obstacle(store, result) in {None, "is_champion"}
-        if is_new and adopts:
+        save_look(store, look)
+        if gate.decision != "promote" or run.configuration.promotion.require_adoption:
+            return False
+        # A resumed run does not undo a rollback; another run at the same rewards may adopt.
+        if obstacle(store, result) is None and run.run_id not in champion_runs(store):
             adopt(store, result, reason=f"promoted by run {run.label} automatically")
-    return adopts
+        return obstacle(store, result) == "is_champion"
 
 
 def choose_finalists(run: Run) -> list[Assignment]:

@@ -154,6 +154,23 @@ def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
     assert champion.candidate_id in {arm["arm_id"] for arm in arms}
 
 
+@pytest.mark.slow
+def test_a_promotion_that_awaited_adoption_is_adopted_by_the_next_run_at_the_same_rewards(
+    here: Path, cli: Runner
+):
+    first = optimized(here, cli, **with_holdout(here))
+    assert (first["gate"]["decision"], first["gate"]["is_adopted"]) == ("promote", False)
+    asked = {"promotion": {"require_adoption": False}, **with_holdout(here)}
+    second = optimized(here, cli, **asked, optimization__warm_start={"enabled": False})
+    with RuntimeStore(here / "convergence-data") as store:
+        champion, n_looks = champion_of(store, "known"), len(looks(store, "known"))
+    assert n_looks == 1, "the rewards are the same"
+    assert second["gate"]["level"] == first["gate"]["level"]
+    assert second["gate"]["is_adopted"]
+    assert champion is not None
+    assert champion.run_id == second["run_id"]
+
+
 KINDS = {"type": "categorical", "choices": ["a", "c"], "default": "a"}
 NEW = {"type": "categorical", "choices": ["short", "long"], "default": "short"}
 

@@ -7,7 +7,7 @@ from scipy import stats
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.result import GateReport
 from tasks.report.candidates import Final
-from tasks.run.conclusion import case_mark, judge
+from tasks.run.conclusion import case_mark, judge, mark_of_bets
 from tests.support.configurations import loaded
 
 CONFIGURATION = loaded().configuration
@@ -78,6 +78,18 @@ def test_a_look_spends_what_earlier_looks_left_on_its_cases():
     # A new paraphrase of a question that was looked at is not fresh.
     groups = {f"c{i}": f"g{i % 20}" for i in range(40)}
     assert judged(own, other, groups, n_looks=n_looks).level == pytest.approx(0.0045)
+
+
+def test_other_weights_or_groups_make_another_look_at_the_same_rewards():
+    own, other = {"a": 1.0, "b": 0.5}, {"a": 0.0, "b": 0.5}
+
+    def mark(weights: dict[str, float], groups: dict[str, str]) -> str:
+        final = Final(trials=[], level=0.95, weights=weights, groups=groups)
+        return mark_of_bets(final, ["a", "b"], own, other)
+
+    plain, heavy, grouped = mark({}, {}), mark({"a": 2.0}, {}), mark({}, {"a": "g", "b": "g"})
+    assert len({plain, heavy, grouped}) == 3
+    assert mark({"a": 1.0, "b": 1.0, "elsewhere": 3.0}, {"elsewhere": "g"}) == plain
 
 
 @pytest.mark.slow
