@@ -51,7 +51,7 @@ WHERE recommended AND run_id IN (SELECT unnest($runs))
 _SPENT = f"""
 SELECT run_id, {KNOWN_USD} AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls,
        {N_UNPRICED} AS n_unpriced
-FROM ({BY_ROLE}) AS attempts WHERE run_id IN (SELECT {{runs}}) GROUP BY run_id
+FROM ({BY_ROLE} WHERE run_id IN (SELECT {{runs}})) AS attempts GROUP BY run_id
 """  # noqa: S608 - constants
 _ANSWERED = f"""
 SELECT regexp_extract(run_id, '^answers/(.*)/', 1) AS system, {KNOWN_USD} AS usd,

@@ -91,7 +91,7 @@ _CURVE = f"""
 WITH calls AS (
   SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls,
          {N_UNPRICED} AS n_unpriced
-  FROM ({BY_ROLE}) WHERE run_id = $run AND generation IS NOT NULL GROUP BY generation)
+  FROM ({BY_ROLE} WHERE run_id = $run) WHERE generation IS NOT NULL GROUP BY generation)
 SELECT generation, n_evaluations, best_so_far AS best_mean, best_low AS low, best_high AS high,
        posterior_mean AS asked_mean,
        CAST(sum(coalesce(n_calls, 0)) OVER (ORDER BY generation) AS BIGINT) AS cumulative_calls,

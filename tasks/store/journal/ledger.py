@@ -78,6 +78,7 @@ BY_ROLE = (
     "SELECT *, max(cost_usd) OVER (PARTITION BY run_id, purpose, provider, model) AS most_usd "
     "FROM attempts"
 )
+"""Attempts with the highest price of their role; add the condition on the runs here, not outside."""
 N_UNPRICED = f"count(*) FILTER (WHERE {UNPRICED} AND (provider <> 'function' OR most_usd > 0))"
 """Calls of unknown price, of ``BY_ROLE``; a local function that reports no cost is free."""
 
