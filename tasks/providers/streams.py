@@ -148,8 +148,9 @@ class ChatJoiner:
 
     def _add_choice(self, choice: Mapping[str, Json]) -> bool:
         self._has_choice = True
-        reason = choice.get("finish_reason")
-        delta = mapping(choice.get("delta") or choice.get("message"))
+        reason, delta = choice.get("finish_reason"), choice.get("delta")
+        # Beside an empty delta, some servers repeat the whole message.
+        delta = mapping(choice.get("message") if delta is None else delta)
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
         is_content = False

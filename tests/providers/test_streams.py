@@ -71,6 +71,15 @@ def test_a_server_that_does_not_stream_is_understood():
     assert (reply.value, reply.first_token_ms) == ("hello", None)
 
 
+@pytest.mark.parametrize("delta", [{}, {"content": ""}])
+def test_a_last_chunk_may_repeat_the_whole_message_beside_its_delta(delta):
+    last: Any = chunk("stop")
+    last["choices"][0] |= {"delta": delta, "message": {"role": "assistant", "content": "hello"}}
+    assert streamed(events([chunk(content="hel"), chunk(content="lo"), last]))[0].value == "hello"
+    last["choices"][0]["delta"] = None
+    assert streamed(events([last]))[0].value == "hello"
+
+
 def test_pieces_of_tool_calls_are_joined_by_index():
     def piece(index, **function) -> Any:
         return chunk(tool_calls=[{"index": index, "function": function}])
