@@ -13,6 +13,7 @@ from convergence_core.config.evaluation import (
 from convergence_core.config.space_rules import unused
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
+from convergence_core.space import Choice, Space, same_value
 from tasks.calls.metric_calls import PaidMetric
 from tasks.functions.call_forms import call_form, merge
 from tasks.functions.user_functions import (
@@ -172,7 +173,7 @@ def _check_arguments(loaded: Loaded, target: FunctionTarget) -> None:
         ConfigurationError: a test case lacks the field, or the parameter is not always active.
     """
     form, parameters = target.form, loaded.configuration.search_space.parameters
-    always = {name for name, parameter in parameters.items() if not parameter.when}
+    always = {name for name in parameters if _is_always_active(loaded.space, name)}
     sources = {*form.by_position, *dict(form.by_name).values()} - {"input", "params", *always}
     for name, argument in (arguments_of(target.function) or {}).items():
         lacking = [case.case_id for case in loaded.cases if name not in merge(case.input, {})]
@@ -182,6 +183,16 @@ def _check_arguments(loaded: Loaded, target: FunctionTarget) -> None:
             why = "the parameter is not always active" if name in parameters else why
             fix, value = f"Write e.g. `{name}=None`: {why}.", f"`{name}` of {target.name}"
             raise ConfigurationError.of(_FUNCTION, rule, fix, value=value)
+
+
+def _is_always_active(space: Space, name: str) -> bool:
+    """Return whether each choice of the parameters that it depends on activates a parameter."""
+    return all(
+        isinstance(switch := space.parameters[other], Choice)
+        and all(any(same_value(c, value) for value in values) for c in switch.choices)
+        and _is_always_active(space, other)
+        for other, values in space.parameters[name].when
+    )
 
 
 def _fields_read(loaded: Loaded) -> frozenset[str] | None:

@@ -238,6 +238,25 @@ def test_a_parameter_that_no_written_request_holds_is_refused(request_, unused):
     assert f"Write `{{{unused[0]}}}` into" in caught.value.problems[0].fix
 
 
+@pytest.mark.parametrize("is_always", [True, False])
+def test_an_argument_needs_no_default_if_each_choice_activates_its_parameter(tmp_path, is_always):
+    (tmp_path / "target.py").write_text("def f(q, k, on, size):\n    return q\n")
+    api = {"name": "s", "kind": "function", "function": "target.py:f"}
+    when = {"on": [True, False][: 1 + is_always]}
+    size = {"type": "int", "min": 1, "max": 3, "when": when}
+    made = loaded(
+        tmp_path,
+        api=api,
+        search_space__parameters={**GATED, "size": size},
+        evaluation__test_cases=[{"input": {"q": text}, "expected": "1"} for text in "ab"],
+    )
+    if is_always:
+        assert make_target(made).provider == "function"
+        return
+    with pytest.raises(ConfigurationError, match="not always active"):
+        make_target(made)
+
+
 @pytest.mark.parametrize(
     ("signature", "refused", "fix"),
     [
