@@ -1,4 +1,4 @@
-"""A server on loopback that costs next to nothing, for measuring who asks it."""
+"""Minimal loopback server for measuring its clients."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Answer: TypeAlias = Callable[[bytes], tuple[bytes, float]]
-"""From the lower-case head of a request to the response, and the seconds to wait with it."""
+"""Maps a request's lower-case head to the response and its delay in seconds."""
 
 
 def response(body: Any) -> bytes:
-    """Return a whole response of HTTP with a JSON body."""
+    """Return a complete HTTP response with a JSON body."""
     data = json.dumps(body).encode()
     head = (
         f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
@@ -22,7 +22,7 @@ def response(body: Any) -> bytes:
 
 
 class Answerer(asyncio.Protocol):
-    """Answers each request of a connection by its head alone."""
+    """Protocol that answers each request from its head alone."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -30,12 +30,12 @@ class Answerer(asyncio.Protocol):
         self._data = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep where answers go."""
+        """Store the transport for answers."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer all requests that are whole."""
+        """Answer all complete requests."""
         assert self._transport is not None
         self._data += data
         while (end := self._data.find(b"\r\n\r\n")) >= 0:
@@ -53,7 +53,7 @@ class Answerer(asyncio.Protocol):
 
 
 async def serve(answer: Answer) -> None:
-    """Serve on a free port of loopback and tell it, until standard input ends."""
+    """Serve on a free loopback port and print it, until standard input ends."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Answerer(answer), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -63,7 +63,7 @@ async def serve(answer: Answer) -> None:
 
 @contextlib.contextmanager
 def serving(module: str, arguments: Sequence[str]) -> Iterator[str]:
-    """Run a module that serves in a process of its own; return its URL."""
+    """Run a serving module in a separate process and return its URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The runtime bandit: a flip of the best arm, nights that were right and wrong.
+"""Runtime bandit: a change of the best arm, and nightly priors that were right or wrong.
 
     python -m benchmarks.bandit --only flip warm
 
@@ -19,7 +19,7 @@ FLOOR = 0.02
 
 
 def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, int]:
-    """Return the regret after request 2,000 of 6,000, and the alarms of the whole run."""
+    """Return the regret after request 2,000 of 6,000, and the run's number of alarms."""
     rng, n_arms = np.random.default_rng(seed), len(before)
     alpha, beta, watch = np.ones(n_arms), np.ones(n_arms), DriftWatch().widened(n_arms)
     regret, alarms, spread = 0.0, 0, 0
@@ -57,7 +57,7 @@ def flip() -> None:
 
 
 def served(seed: int, nights: str, n_measured: int = 40) -> float:
-    """Return the regret of 1,000 requests; the night measured each of five arms so often."""
+    """Return the regret of 1,000 requests, after a night that measured each of five arms."""
     rng = np.random.default_rng(seed)
     means = rng.beta(6.0, 3.0, size=5)
     measured = rng.binomial(n_measured, means) / n_measured

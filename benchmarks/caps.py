@@ -1,11 +1,11 @@
-"""Limits over all kinds of targets: do they hold, by the service's own count?
+"""Check by the service's own count that limits hold for every kind of target.
 
     python -m benchmarks.caps --runs 200
 
-Draws runs by their numbers: a kind in turn, limits of dollars, calls and tokens, workers, retries, and the faults of
-a service on this machine that speaks the kind's protocol (429, 500 or 529, answers that are cut or no JSON). Beside
-each run's ledger stands what its service counted and billed itself. Ends with exit code 1 if a limit was passed, a request is
-missing in a ledger, or the service billed more than the ledger says.
+Each run number determines a kind in turn, limits of dollars, calls and tokens, workers, retries, and the faults of a
+local service that speaks the kind's protocol (429, 500 or 529, truncated or invalid JSON). The table compares each
+run's ledger with the service's own counts and bills. Exits with 1 if a run exceeded a limit, a ledger lacks a request,
+or the service billed more than the ledger shows.
 """
 
 import sys

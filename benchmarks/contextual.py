@@ -1,12 +1,12 @@
-"""Contextual arms beside linear Thompson sampling, on seven streams of requests.
+"""Contextual arms against linear Thompson sampling, on seven request streams.
 
     python -m benchmarks.contextual --seeds 6
 
 Cumulative regret of 2,500 requests, means over seeds with standard errors. Every peer gets what it cannot learn here:
-numbers standardised by their true moments and categories in places of their own. ``LinTS`` has one ridge regression an arm
-with the prior precision 1 and a normal-inverse-gamma posterior (S. Agrawal, N. Goyal, 2013; C. Riquelme et al., 2018, sec. 3).
-``VW`` is a bag of five policies over features and their pairs; it takes part where ``vowpalwabbit`` is installed. The scale
-of exploration, .5, was chosen on clicks, users and logistic, with the other streams in view.
+numbers standardised by their true moments, and one-hot categories. ``LinTS`` has one ridge regression per arm with
+prior precision 1 and a normal-inverse-gamma posterior (S. Agrawal, N. Goyal, 2013; C. Riquelme et al., 2018, sec. 3).
+``VW`` is a bag of five policies over features and their pairs; it requires ``vowpalwabbit``. We chose the exploration
+scale, .5, on clicks, users and logistic, but had seen the other streams.
 """
 
 import importlib
@@ -30,17 +30,17 @@ Context = dict[str, Feature]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stream:
-    """Requests, and what each arm is worth for them."""
+    """Requests and each arm's expected rewards."""
 
     contexts: Sequence[Context]
     means: Floats
     """Expected reward of each arm, (N, n_arms)."""
     users: Sequence[str | None] = (None,) * N
     sd: float | None = None
-    """Of a reward around its mean; ``None``: 0 or 1."""
+    """Standard deviation of a reward; ``None`` means rewards are 0 or 1."""
 
     def reward(self, t: int, arm: int, rng: np.random.Generator) -> float:
-        """Draw the reward of an arm in [0, 1]."""
+        """Draw an arm's reward in [0, 1]."""
         mean = self.means[t, arm]
         if self.sd is None:
             return float(rng.random() < mean)
@@ -48,7 +48,7 @@ class Stream:
 
 
 def named(values: Floats, prefix: str = "x") -> list[Context]:
-    """Return contexts of numbers, from (N, d)."""
+    """Return numeric contexts from values, (N, d)."""
     return [{f"{prefix}{j}": float(v) for j, v in enumerate(x)} for x in values]
 
 
@@ -84,20 +84,20 @@ def tokens(rng: np.random.Generator) -> Stream:
 
 
 def users(rng: np.random.Generator, n: int = 30) -> Stream:
-    """Each of some users has rates of their own; three arms."""
+    """Each user has individual rates; three arms."""
     rates = rng.beta(2.0, 2.0, size=(n, 3))
     who = rng.integers(n, size=N)
     return Stream(contexts=[{}] * N, means=rates[who], users=[f"u{u}" for u in who])
 
 
 def logistic(rng: np.random.Generator) -> Stream:
-    """Eight features and five arms by a logistic model."""
+    """Eight features and five arms in a logistic model."""
     x = rng.normal(size=(N, 8))
     return Stream(contexts=named(x), means=expit(x @ rng.normal(0.0, 0.6, size=(8, 5))))
 
 
 def quadratic(rng: np.random.Generator) -> Stream:
-    """Each of three arms is best near its own value of one number of two; they have another origin."""
+    """Each of three arms is best near one value of the first of two numbers, whose origins differ."""
     x = rng.uniform(50.0, 150.0, size=(N, 2))
     near = -(((x[:, :1] - [70.0, 100.0, 130.0]) / 40.0) ** 2)
     return Stream(contexts=named(x), means=np.clip(0.75 + 0.3 * near, 0.05, 0.95))
@@ -115,7 +115,7 @@ STREAMS: dict[str, Callable[[np.random.Generator], Stream]] = {
 
 
 def design(stream: Stream, *, pairs: bool = False, with_users: bool = False) -> Floats:
-    """Return the matrix of a regression, (N, d), numbers standardised by all requests."""
+    """Return the design matrix, (N, d), with numbers standardised over all requests."""
     values = {name for c in stream.contexts for name in c.items() if isinstance(name[1], str)}
     numbers = sorted({k for c in stream.contexts for k, v in c.items() if not isinstance(v, str)})
     raw = np.array([[float(c[k]) for k in numbers] for c in stream.contexts]).reshape(N, -1)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def no_context(stream: Stream, rng: np.random.Generator) -> float:
 
 
 def ours(stream: Stream, rng: np.random.Generator) -> float:
-    """Return the regret of contextual arms as they are served."""
+    """Return the regret of contextual arms as the product serves them."""
     n_arms = stream.means.shape[1]
     arms, regret = ContextualArms(np.full(n_arms, np.nan), np.ones(n_arms)), 0.0
     for t, (context, user) in enumerate(zip(stream.contexts, stream.users, strict=True)):
@@ -182,7 +182,7 @@ def ours(stream: Stream, rng: np.random.Generator) -> float:
 
 
 def vowpal(stream: Stream, rng: np.random.Generator) -> float:
-    """Return the regret of Vowpal Wabbit: a bag of five policies, by doubly robust estimates."""
+    """Return the regret of Vowpal Wabbit: a bag of five policies with doubly robust estimates."""
     n_arms, regret = stream.means.shape[1], 0.0
     model = importlib.import_module("vowpalwabbit").Workspace(
         f"--cb_explore {n_arms} --bag 5 --cb_type dr --quiet -q :: --random_seed {rng.integers(1 << 30)}"

@@ -1,11 +1,11 @@
-"""Durable select and update of several processes beside the naive SQLite recipe, in one run.
+"""Durable select and update in several processes, against a naive SQLite recipe.
 
     python -m benchmarks.durable --seconds 5 --rounds 3
 
 *Naive*: WAL with ``synchronous=FULL`` and SQLite's own waiting, one transaction to log a decision and one
-to take a reward. *Recipe*: the same statements by the store's way to commit, a fair lock and a sync outside
-it, and nothing else of the product. *Ours*: a ``Bandit`` for each process on one store. Ten arms; every pair
-is durable.
+to log a reward. *Recipe*: the same statements committed as the store does, with a fair lock and a sync
+outside it, and nothing else of the product. *Ours*: one ``Bandit`` per process on one store. There are ten
+arms, and every pair is durable.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS rewards(seq INTEGER PRIMARY KEY, decision_id TEXT UNI
 
 
 def naive(folder: Path, number: int) -> Callable[[], None]:
-    """Return one pair by the naive recipe."""
+    """Return a function that makes one pair by the naive recipe."""
     connection = apsw.Connection(str(folder / FILE))
     connection.set_busy_timeout(60_000)
     connection.pragma("journal_mode", "wal")
@@ -60,7 +60,7 @@ def naive(folder: Path, number: int) -> Callable[[], None]:
 
 
 def recipe(folder: Path, number: int) -> Callable[[], None]:
-    """Return one pair of the same statements, committed as the store commits."""
+    """Return a function that makes one pair with the same statements, committed as the store does."""
     database = SqliteDatabase(folder / FILE, Schema(noun="file", version=1, tables=(), loss="all"))
     return partial(_bare_pair, database.transaction, np.random.default_rng(number))
 
@@ -86,7 +86,7 @@ def _bare_pair(
 
 
 def ours(folder: Path, number: int) -> Callable[[], None]:
-    """Return one pair by the product."""
+    """Return a function that makes one pair with the product."""
     bandit = Bandit(RuntimeStore(folder), "bot", seed=number)
     return partial(_paired, bandit)
 
@@ -101,7 +101,7 @@ KINDS = {"naive": naive, "recipe": recipe, "ours": ours}
 
 
 def child(kind: str, folder: Path, number: int, seconds: float) -> None:
-    """Pair for so long; print the milliseconds that each pair took."""
+    """Make pairs for a duration; print the milliseconds of each."""
     pair = KINDS[kind](folder, number)
     pair()
     print("ready", flush=True)
@@ -114,7 +114,7 @@ def child(kind: str, folder: Path, number: int, seconds: float) -> None:
 
 
 def measured(kind: str, seconds: float) -> tuple[float, float, float]:
-    """Return pairs a second, p99 and the longest pair in milliseconds."""
+    """Return pairs per second, and the p99 and longest pair in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         if kind != "ours":
             connection = apsw.Connection(str(Path(folder) / FILE))
@@ -147,7 +147,7 @@ def measured(kind: str, seconds: float) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Take the recipes in turn and print the medians over rounds."""
+    """Run the recipes in turn and print medians over rounds."""
     args = options(__doc__, seconds=5.0, rounds=3)
     print(describe_machine())
     found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}

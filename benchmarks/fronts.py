@@ -1,11 +1,11 @@
-"""Fronts of two metrics, hollow and straight: volume, and how many evaluations crowd at the ends.
+"""Hollow and straight two-metric fronts: volume, and the share of evaluations at the ends.
 
     python -m benchmarks.fronts --seeds 5
 
-Both are DTLZ2 (Deb et al. 2005) in four numbers, of which the first says where on the front a point
-lies, and the others how far it falls short; as it is, and with squared values. Metrics are 1 at best.
-``--narrow 0.1`` shows the second metric on a scale of which it spans a tenth, where noise hides it.
-Peers are Optuna's TPE (multivariate, constant liar) and NSGA-II, told the same generations of 20.
+Both are DTLZ2 (Deb et al. 2005) in four numbers, plain or with squared values. The first number gives a
+point's place along the front, the others its distance from it. The best metric value is 1.
+``--narrow 0.1`` makes the second metric span a tenth of its scale, where noise hides it.
+Peers are Optuna's TPE (multivariate, constant liar) and NSGA-II, with the same generations of 20.
 """
 
 import math
@@ -34,13 +34,13 @@ METRICS = ("a", "b")
 REWARDS = RewardModel(dict.fromkeys(METRICS, BaseMetric(type="function", direction="higher")))
 N_GENERATIONS, SIZE = 8, 20
 POWERS = {"hollow": 1, "straight": 2}
-"""Of DTLZ2's values, by the front's shape."""
+"""Front shape → power of DTLZ2's values."""
 WORST = 2.0
-"""Value that is worth 0, before it is raised to the power."""
+"""Value with metric 0, before the power."""
 REFERENCE = 1.1
-"""Value that the volume starts at, before it is raised to the power."""
+"""Reference value of the volume, before the power."""
 NEAR = 0.03
-"""Of the first number to 0 or 1, where a point lies at an end."""
+"""Distance of the first number from 0 or 1 within which a point lies at an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +51,17 @@ class Problem:
     noise: float = 0.0
     """Standard deviation of each metric."""
     narrow: float = 1.0
-    """Of what it spans otherwise, how much of its scale the second metric spans."""
+    """Factor that narrows the second metric's range."""
 
     def values(self, params: Params) -> np.ndarray:
-        """Return the true values, good when low, (2,)."""
+        """Return the true values, lower is better, (2,)."""
         x = np.array([float(params[f"x{i}"]) for i in range(N_NUMBERS)])
         angle = 0.5 * math.pi * x[0]
         both = np.array([math.cos(angle), math.sin(angle)])
         return np.asarray(((1.0 + ((x[1:] - 0.5) ** 2).sum()) * both) ** POWERS[self.shape])
 
     def metrics(self, params: Params, rng: np.random.Generator) -> dict[str, float]:
-        """Return one answer's metrics, each in [0, 1]."""
+        """Return one answer's noisy metrics, each in [0, 1]."""
         lacking = self.values(params) / WORST ** POWERS[self.shape]
         shown = 1.0 - lacking * (1.0, self.narrow)
         shown = np.clip(shown + self.noise * rng.standard_normal(2), 0.0, 1.0)
@@ -82,11 +82,11 @@ def area(points: np.ndarray) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one search found."""
+    """Result of one search."""
 
     volume: float
     at_ends: float
-    """Share of the evaluations of its second half that lie at the ends of the front."""
+    """Share of the second half's evaluations at the ends of the front."""
 
 
 def _found(problem: Problem, asked: Sequence[Params]) -> Found:
@@ -140,7 +140,7 @@ def _evaluation(cell: Cell, generation: int, metrics: Mapping[str, float]) -> Ev
 
 
 def peer(name: str, problem: Problem, seed: int) -> Found:
-    """Search with a sampler of Optuna."""
+    """Search with an Optuna sampler."""
     optuna = need("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     samplers = optuna.samplers

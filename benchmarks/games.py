@@ -1,10 +1,10 @@
-"""Meta-critic over planted games: what a search's own trials tell of each game's hard cases.
+"""Meta-critic over planted games: what a search's trials reveal about each game's hard cases.
 
     python -m benchmarks.games --seeds 100
 
-A night is a search of 10 generations with 20 candidates each, which all answer the 12 cases of a generation, right
-or wrong. Every game has 8 approved cases. A candidate's chance on a case is a merit and the case's difficulty;
-the merit on a game's cases correlates with that on the user's as planted, and both spread less each generation.
+A night is a search of 10 generations with 20 candidates each, which all answer the generation's 12 cases, right or
+wrong. Every game has 8 approved cases. A candidate's success probability combines its merit and the case's difficulty.
+Its merits on a game's cases and on the user's have the planted correlation; both spread less each generation.
 """
 
 from typing import Final
@@ -16,18 +16,18 @@ from benchmarks.tables import header, row
 from convergence_core.games.meta_critic import UNDECIDED, CaseReward, Coin, GameEffect, effects
 
 PLANTED: Final = {"good": 1.0, "fair": 0.6, "idle": 0.0, "still": 0.0, "bad": -0.6, "worse": -1.0}
-"""Game → correlation of merits on its cases and on the user's."""
+"""Game → correlation between merits on its cases and on the user's."""
 N_NIGHTS, N_GENERATIONS, N_CANDIDATES, N_ASKED, N_CASES, N_APPROVED = 12, 10, 20, 12, 24, 8
 SPREAD: Final = (0.2, 0.1)
-"""Standard deviation of merits in the first and the last generation."""
+"""Standard deviation of merits in the first and last generation."""
 DIFFICULTY: Final = 0.2
-"""Standard deviation of cases."""
+"""Standard deviation of case difficulty."""
 
 
 def night(
     seed: int, number: int, probability: dict[str, float], rng: np.random.Generator
 ) -> list[CaseReward]:
-    """Return the rewards of a search whose hard cases have coins."""
+    """Return the rewards of a search that includes hard cases by random assignment."""
     names = [(f"{game}-{i}", game) for game in PLANTED for i in range(N_APPROVED)]
     coins = [Coin.of(name, g, probability[g], seed=f"{seed} {number}") for name, g in names]
     used = [names[i] for i, coin in enumerate(coins) if coin.is_used]
@@ -50,7 +50,7 @@ def night(
 
 
 def society(seed: int) -> list[dict[str, GameEffect]]:
-    """Return what is known of each game after every night."""
+    """Return the estimated effect of each game after every night."""
     rng = np.random.default_rng(seed)
     rewards: list[CaseReward] = []
     known: list[dict[str, GameEffect]] = []
@@ -64,13 +64,13 @@ def society(seed: int) -> list[dict[str, GameEffect]]:
 
 
 def are_apart(known: dict[str, GameEffect]) -> bool:
-    """Whether P(keep) is above .5 of both useful games and below it of both useless ones."""
+    """Return whether P(keep) exceeds .5 for both useful games and for no useless one."""
     useful, useless = [known["good"], known["fair"]], [known["idle"], known["still"]]
     return min(e.p_keep for e in useful) > 0.5 > max(e.p_keep for e in useless)
 
 
 def report_society(n_seeds: int) -> None:
-    """Print what is known after 1, 3, 6 and 12 nights."""
+    """Print the estimates after 1, 3, 6 and 12 nights."""
     histories = [society(seed) for seed in range(n_seeds)]
     print(
         f"\n{n_seeds} runs: mean P(keep), and the share of runs that tell games apart or drop one"

@@ -1,9 +1,10 @@
-"""The promotion gate in live traffic: false winners, wrong verdicts, requests saved.
+"""Promotion gate in live traffic: false winners, wrong verdicts, saved requests.
 
     python -m benchmarks.gate --runs 600
 
-Every number is of simulated rewards of 0 and 1, looked at every 100 requests. *Even* and *verdict* are
-two ways to share the requests under the same gate. *Plug-in* is the rule of a peer on the same even split: gap^2 / (2 (v_1 / n_1 + v_a / n_a)) > ln((1 + ln N) / alpha) with sample variances.
+Simulated rewards are 0 or 1, and the gate is checked every 100 requests. *Even* and *verdict* are two ways
+to split requests under the same gate. *Plug-in* is a peer's rule on the same even split:
+gap^2 / (2 (v_1 / n_1 + v_a / n_a)) > ln((1 + ln N) / alpha) with sample variances.
 """
 
 import time
@@ -45,16 +46,16 @@ LEAST_PULLS = 10
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Many runs: requests of each and its winner, -1 without one, both (n_runs,)."""
+    """Requests and winner of each run, both (n_runs,); winner -1 means none."""
 
     n: np.ndarray
     winners: np.ndarray
 
 
 class Contests:
-    """Many contests at once: what ``gate.BestArmTest`` does to each, as arrays; a test holds them equal.
+    """Many contests in parallel: ``gate.BestArmTest`` as array operations. A test checks that they agree.
 
-    The first axis of all arrays is that of the runs.
+    The first axis of every array indexes runs.
     """
 
     def __init__(self, n_runs: int, n_arms: int) -> None:
@@ -63,25 +64,25 @@ class Contests:
         self.out = np.zeros((n_runs, n_arms), dtype=bool)
 
     def leaders(self) -> np.ndarray:
-        """Return leader and rival by what was seen, (n_runs, 2)."""
+        """Return leader and rival by observed means, (n_runs, 2)."""
         means = (self.sums + 0.5) / (self.numbers + 1.0)
         return np.argsort(-means, axis=1, kind="stable")[:, :2]
 
     def needs(self) -> np.ndarray:
-        """Return what ``allocation.missing_evidence`` does, (n_runs, n_arms)."""
+        """Return the result of ``allocation.missing_evidence`` per run, (n_runs, n_arms)."""
         lacking = LOG_THRESHOLD - log_mean_wealth(self.log_wealth) + MARGIN
         return np.where(self.out, 0.0, np.maximum(lacking, MIN_NEED))
 
     def tell(
         self, leaders: np.ndarray, shares: np.ndarray, good: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Take in a batch.
+        """Update with a batch.
 
         Args:
-            leaders: as ``leaders`` returned them, (n_runs, 2).
-            shares: of each arm in the batch, (n_runs, n_arms).
-            good: rewards of 1, (n_runs, n_arms).
-            sent: requests, (n_runs, n_arms).
+            leaders: Result of ``leaders``, (n_runs, 2).
+            shares: Traffic share of each arm, (n_runs, n_arms).
+            good: Number of rewards of 1, (n_runs, n_arms).
+            sent: Number of requests, (n_runs, n_arms).
         """
         rows = np.arange(len(shares))
         means = (self.sums + 0.5) / (self.numbers + 1.0)
@@ -110,7 +111,7 @@ class Contests:
         self.out |= log_mean_wealth(self.log_wealth) >= LOG_THRESHOLD
 
     def kept(self, going: np.ndarray) -> None:
-        """Forget the runs that are over."""
+        """Drop finished runs."""
         self.sums, self.numbers, self.out = self.sums[going], self.numbers[going], self.out[going]
         self.log_wealth = self.log_wealth[going]
 
@@ -118,7 +119,7 @@ class Contests:
 def contested(
     means: Sequence[float], n_runs: int, *, mode: Mode, cap: int, batch: int = BATCH
 ) -> Ended:
-    """Run our gate until its verdict or the cap."""
+    """Run our gate until it reaches a verdict or the cap."""
     true, rng = np.array(means), np.random.default_rng(7)
     (draws,) = rng.spawn(1)  # of the plans
     contests, going = Contests(n_runs, true.size), np.arange(n_runs)
@@ -141,7 +142,7 @@ def contested(
 
 
 def shares_of(contests: Contests, draws: np.random.Generator, mode: Mode) -> np.ndarray:
-    """Return the shares of the next batch as ``allocation`` makes them, (n_runs, n_arms)."""
+    """Return the next batch's shares by the rule of ``allocation``, (n_runs, n_arms)."""
     n_runs, k = contests.sums.shape
     even = np.full((n_runs, k), 1.0 / k)
     if mode == "even":
@@ -162,7 +163,7 @@ def shares_of(contests: Contests, draws: np.random.Generator, mode: Mode) -> np.
 
 
 def plugged_in(means: Sequence[float], n_runs: int, *, cap: int) -> Ended:
-    """Run the peer's rule on an even split until it stops or the cap."""
+    """Run the peer's rule on an even split until it stops or reaches the cap."""
     k, rng = len(means), np.random.default_rng(7)
     sums, numbers, going = np.zeros((n_runs, k)), np.zeros((n_runs, k)), np.arange(n_runs)
     ended = Ended(np.full(n_runs, cap), np.full(n_runs, -1))
@@ -196,7 +197,7 @@ def at_most(wrong: int, n: int) -> float:
 
 
 def equal_arms(n_runs: int) -> None:
-    """Print the share of runs of two equal arms that ever have a winner."""
+    """Print the share of runs that declare a winner between two equal arms."""
     print("\n## Two equal arms, a look every 100 of 10,000 requests: share with a winner\n")
     print(header("mean", "even", "verdict", "plug-in"))
     for mean in (0.7, 0.02, 0.98):

@@ -1,9 +1,9 @@
-"""Installed size of the project, its dependencies, and the extras that are named.
+"""Installed size of the project, its dependencies and the named extras.
 
     python -m benchmarks.installed_size
     python -m benchmarks.installed_size --extras agno games
 
-Each is installed into an empty folder, so it takes minutes and needs a package index.
+Each install goes into an empty folder, takes minutes and needs a package index.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 
 
 def installed(extra: str) -> tuple[float, int]:
-    """Install the project with an extra ("": none); return MiB of all files, and distributions."""
+    """Install the project with an extra ("" means none); return total MiB and number of distributions."""
     name = f"{ROOT}[{extra}]" if extra else str(ROOT)
     with tempfile.TemporaryDirectory() as folder:
         install = f"install -q --no-compile --target {folder} -c constraints.txt".split()
@@ -28,7 +28,7 @@ def installed(extra: str) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print the base, and what each extra adds to it."""
+    """Print the base size and what each extra adds."""
     args = options(__doc__, extras=("",))
     print(describe_machine())
     base, distributions = installed("")

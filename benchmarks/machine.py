@@ -1,4 +1,4 @@
-"""What a benchmark ran on and with which options, and processes measured by the operating system."""
+"""Machine, options and operating-system measurements of a benchmark."""
 
 import argparse
 import os
@@ -11,19 +11,19 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One finished process."""
+    """Measurements of one finished process."""
 
     wall_s: float
     cpu_s: float
-    """User and system time of the process itself and of children it waited for."""
+    """User and system seconds of the process and the children it waited for."""
     output: str
 
 
 def measure(command: list[str], *, cwd: Path | None = None, env: dict[str, str]) -> Measured:
-    """Run a command to its end.
+    """Run a command until it exits.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: If it fails.
     """
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -40,7 +40,7 @@ def measure(command: list[str], *, cwd: Path | None = None, env: dict[str, str])
 
 
 def options(description: str | None, **defaults: object) -> argparse.Namespace:
-    """Read the command line: an option for each default, of its type; several values for a tuple."""
+    """Parse the command line: one option per default, with its type. A tuple takes several values."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     for name, default in defaults.items():
         flag = f"--{name.replace('_', '-')}"
@@ -54,12 +54,12 @@ def options(description: str | None, **defaults: object) -> argparse.Namespace:
 
 
 def describe_machine() -> str:
-    """Return one line about the machine."""
+    """Describe the machine in one line."""
     return f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}"
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU seconds, user and system, of a living process and all its living descendants."""
+    """Return the user and system CPU seconds of a live process and its live descendants."""
     ticks = os.sysconf("SC_CLK_TCK")
     total, open_pids = 0.0, [pid]
     while open_pids:
@@ -67,7 +67,7 @@ def cpu_of(pid: int) -> float:
         try:
             stat = Path(f"/proc/{one}/stat").read_text("ascii").rpartition(")")[2].split()
             children = Path(f"/proc/{one}/task/{one}/children").read_text("ascii").split()
-        except FileNotFoundError:  # it has ended meanwhile
+        except FileNotFoundError:  # the process has exited since
             continue
         total += (int(stat[11]) + int(stat[12])) / ticks
         open_pids += [int(child) for child in children]

@@ -1,12 +1,12 @@
-"""What orchestration adds to calls that take their time.
+"""Overhead of orchestration on slow calls.
 
     python -m benchmarks.orchestration --rounds 3
 
-A server of our own answers after 300 ms. A run of 10 generations of 20 candidates with 10 cells
-each, 20 calls in flight, goes through Prefect (server already up, shipped profile); a bare asyncio
-loop of 20 workers on one ``httpx.AsyncClient`` then makes as many calls of the same server. Both
-run in processes of their own. The wall time of a run is that from reading its configuration to its
-result files; *with imports* is that of the whole process.
+A local server answers after 300 ms. A run of 10 generations of 20 candidates with 10 cells each,
+20 calls in flight, uses Prefect (server already up, shipped profile). A bare asyncio loop of 20
+workers on one ``httpx.AsyncClient`` then makes as many calls to the same server. Each runs in a
+separate process. A run's wall time spans from reading its configuration to writing its result
+files; *with imports* covers the whole process.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _HAPPY = response({"result": "happy"})
 
 
 def sleepy() -> Answer:
-    """Return what answers after a while; ``/calls`` at once, with the number of calls."""
+    """Return a responder that delays; ``/calls`` answers immediately with the number of calls."""
     n_calls = 0
 
     def answer(head: bytes) -> tuple[bytes, float]:
@@ -48,12 +48,12 @@ def sleepy() -> Answer:
 
 
 def calls_of(url: str) -> int:
-    """Return how many calls the server has answered."""
+    """Return the number of calls the server has answered."""
     return int(httpx.get(f"{url}/calls", trust_env=False).json()["calls"])
 
 
 def write_project(folder: Path, url: str) -> Path:
-    """Write the configuration of the run, and return its path."""
+    """Write the run's configuration and return its path."""
     folder.mkdir(parents=True)
     cases = [{"id": f"c{n}", "input": {"message": str(n)}, "expected": "happy"} for n in range(10)]
     tree = {
@@ -70,12 +70,12 @@ def write_project(folder: Path, url: str) -> Path:
         },
     }
     path = folder / "optimization.yaml"
-    path.write_text(json.dumps(tree), encoding="utf-8")  # which is YAML
+    path.write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
     return path
 
 
 def run_part(config: str) -> None:
-    """Run as the command line does and print the wall time; imports are not in it."""
+    """Run as the command line does and print the wall time without imports."""
     from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - sets the environment first
 
     prepare(quiet=True)
@@ -106,14 +106,14 @@ async def bare_part(url: str, n_calls: int) -> None:
 
 
 def part(environment: dict[str, str], *arguments: str) -> tuple[float, Measured]:
-    """Run a part of this script in a process of its own; return the wall time that it prints."""
+    """Run a part of this script in a separate process; return the wall time it prints."""
     env = {**os.environ, **environment}
     done = measure([sys.executable, "-m", MODULE, *arguments], cwd=ROOT, env=env)
     return float(done.output.splitlines()[-1]), done
 
 
 def main() -> None:
-    """Measure all and print the table."""
+    """Measure all parts and print the table."""
     rounds = options(__doc__, rounds=3).rounds
     print(describe_machine())
     names = ("bare loop, s", "run, s", "share", "with imports, s", "share", "CPU of the run, s")

@@ -1,11 +1,11 @@
-"""What orchestration, journal and store cost beside the target itself.
+"""Cost of orchestration, journal and store on top of the target.
 
     python -m benchmarks.overhead [--runs 3]
 
 Two measurements. (1) Client CPU per evaluation of a 0 ms function with a server up: one generation
-of 20 candidates with 50 cells each against one with a single cell each (built-in metric, least of
-the runs), so that the difference is 980 cells of the search and 49 of the final test. (2) Wall time without a running server: `convergence optimize` of one
-and of five generations against a bare flow of one task.
+of 20 candidates with 50 cells each against one with a single cell each (built-in metric, minimum
+over runs). The difference is 980 cells of the search and 49 of the final test. (2) Wall time without
+a running server: `convergence optimize` of one and of five generations against a bare flow of one task.
 """
 
 import json
@@ -36,7 +36,7 @@ bare()
 
 
 def write_project(folder: Path, *, n_cases: int, generations: int) -> None:
-    """Write a configuration of 20 candidates a generation on so many cases."""
+    """Write a configuration with 20 candidates per generation."""
     folder.mkdir(parents=True)
     (folder / "target.py").write_text(TARGET, encoding="utf-8")
     cases = [{"id": f"c{i}", "input": {"n": i}, "expected": 1} for i in range(n_cases)]
@@ -65,7 +65,7 @@ def optimize(folder: Path, env: dict[str, str]) -> Measured:
 
 
 def cpu_per_evaluation(scratch: Path, runs: int) -> None:
-    """Measure (1); the final test adds one cell per case, which is counted."""
+    """Measure (1). The count includes the final test's one cell per case."""
     cpu: dict[int, list[float]] = {1: [], 50: []}
     with PrefectServer(scratch) as server:
         env = {**os.environ, **server.environment, "PYTHONPATH": str(ROOT)}
@@ -74,7 +74,7 @@ def cpu_per_evaluation(scratch: Path, runs: int) -> None:
                 folder = scratch / f"cpu-{n_cases}-{run}"
                 write_project(folder, n_cases=n_cases, generations=1)
                 seconds.append(optimize(folder, env).cpu_s)
-    # The first run warms the caches; noise only ever adds CPU time, so the least is the cleanest.
+    # The first run warms the caches. Noise only adds CPU time, so the minimum is the cleanest.
     few, many = (min(seconds[1:]) for seconds in cpu.values())
     print(f"client CPU, 21 cells:     {few:.2f} s (fixed cost)")
     print(f"client CPU, 1,050 cells:  {many:.2f} s")

@@ -1,4 +1,4 @@
-"""Small tasks done with promptfoo, DSPy, Optuna, prompt optimizers and The Convergence.
+"""Small tasks solved with promptfoo, DSPy, Optuna, prompt optimizers and The Convergence.
 
-``docs/compared.md`` shows what they print; each file has its command at the head.
+``docs/compared.md`` shows their output; each file starts with its command.
 """

@@ -1,9 +1,9 @@
-"""Lines a user writes for each tool and task: neither blank, nor a comment, nor a docstring.
+"""Lines a user writes for each tool and task, without blank lines, comments and docstrings.
 
     python -m benchmarks.compared.lines
 
-Python between ``# begin NAME …`` and ``# end``, where one part may belong to several tasks; other files
-whole.
+Counts Python between ``# begin NAME …`` and ``# end``; a part may belong to several tasks. Other files
+count whole.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ def is_written(line: str) -> bool:
 
 
 def marked(path: Path) -> Counter[str]:
-    """Return the number of lines that count, by the names of the marks."""
+    """Return the number of counted lines by mark name."""
     n_lines: Counter[str] = Counter()
     names: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():

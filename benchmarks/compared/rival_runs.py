@@ -1,4 +1,4 @@
-"""What a user would write for each prompt optimizer; ``rivals`` starts it in a folder with ``setup.json``."""
+"""User code for each prompt optimizer. ``rivals`` starts it in a folder with ``setup.json``."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def ask(setup: Any, model: str, messages: list[Any]) -> str:
 
 
 def ours(setup: Any) -> None:
-    """Run the command line, or continue after a kill."""
+    """Run the command line, or resume after a kill."""
     import yaml  # noqa: PLC0415 - not everybody's
 
     from convergence.__main__ import main  # noqa: PLC0415 - as above
@@ -47,7 +47,7 @@ def ours(setup: Any) -> None:
 
 
 def gepa(setup: Any) -> None:
-    """Reflect with gepa alone."""
+    """Optimize with standalone gepa."""
     cases = [
         {"input": text, "answer": mood, "additional_context": {}} for text, mood in setup["cases"]
     ]
@@ -61,7 +61,7 @@ def gepa(setup: Any) -> None:
 
 
 def dspy_program(setup: Any) -> tuple[Any, Any, Any, Any]:
-    """Return DSPy, the program, its cases, and the writer's model."""
+    """Return DSPy, the program, its cases and the writer's model."""
     dspy = need("dspy")
     task, writer = (
         dspy.LM(f"openai/{name}", api_base=setup["url"], api_key="none")
@@ -79,7 +79,7 @@ def right(example: Any, prediction: Any, *_: Any) -> float:
 
 
 def dspy_gepa(setup: Any) -> None:
-    """Reflect on a program of DSPy."""
+    """Optimize a DSPy program by reflection."""
     dspy, program, cases, writer = dspy_program(setup)
     optimizer = dspy.GEPA(
         metric=right, max_metric_calls=setup["n_calls"], reflection_lm=writer, log_dir="gepa-run",
@@ -91,7 +91,7 @@ def dspy_gepa(setup: Any) -> None:
 
 
 def dspy_mipro(setup: Any) -> None:
-    """Propose instructions and demonstrations for a program of DSPy."""
+    """Propose instructions and demonstrations for a DSPy program."""
     dspy, program, cases, writer = dspy_program(setup)
     optimizer = dspy.MIPROv2(
         metric=right, prompt_model=writer, auto=None, num_candidates=4, seed=7, log_dir="mipro-run",
@@ -103,7 +103,7 @@ def dspy_mipro(setup: Any) -> None:
 
 
 def capo(setup: Any) -> None:
-    """Cross and rephrase prompts with promptolution."""
+    """Cross over and rephrase prompts with promptolution."""
     from importlib import import_module  # noqa: PLC0415 - with its only user
 
     pandas = need("pandas")
@@ -139,7 +139,7 @@ def opik(setup: Any) -> None:
         name, id, project_name = "moods", "1", None
 
         def __init__(self) -> None:
-            """Ask no backend."""
+            """Skip the backend."""
 
         def get_items(self, nb_samples: int | None = None, **_: Any) -> list[dict[str, str]]:
             return items[:nb_samples]

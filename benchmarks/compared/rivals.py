@@ -1,10 +1,10 @@
-"""Prompt optimizers on one small task, counted by the model server that all of them call.
+"""Prompt optimizers on one small task, with calls counted by their common model server.
 
     python -m benchmarks.compared.rivals ours=.venv/bin/python gepa=build/gepa/bin/python …
 
-Names: ours, gepa, dspy-gepa, dspy-mipro, capo, opik, each with the Python of its environment. Three runs each: from a
-weak prompt, from a right one, and one that SIGKILL ends after half of the first run's calls and that starts again in
-its folder. Opik calls its backend on the same server, which answers 404.
+Names: ours, gepa, dspy-gepa, dspy-mipro, capo, opik, each with its environment's Python. Each makes three runs: from a
+weak prompt, from a right one, and one killed by SIGKILL after half of the first run's calls and restarted in its
+folder. Opik calls its backend on the same server, which answers 404.
 """
 
 import json
@@ -33,10 +33,10 @@ CASES: Final = [
     for case in json.loads((TEMPLATE / "test_cases.json").read_text(encoding="utf-8"))
 ][:20]
 MOODS: Final = re.compile("angry, happy, neutral (?:or|and) sad")
-"""What a right prompt names."""
+"""Labels that a right prompt lists."""
 N_RESULT: Final = 30
-"""Last lines that an optimizer prints, among them the prompt that it hands over."""
-HOSTS: Final = (  # imported by each Python that starts
+"""Number of final output lines shown, which include the resulting prompt."""
+HOSTS: Final = (  # every Python process imports this at startup
     "import os, socket\nreal = socket.getaddrinfo\n"
     "def look_up(host, *rest, **more):\n"
     "    with open(os.environ['HOSTS'], 'a') as file: print(host, file=file)\n"
@@ -46,7 +46,7 @@ HOSTS: Final = (  # imported by each Python that starts
 
 
 def filled(schema: dict[str, Any], text: str, defined: dict[str, Any]) -> Any:
-    """Return a value of a JSON schema whose strings are a text."""
+    """Return a value that fits a JSON schema, with one text for all strings."""
     schema = schema.get("anyOf", [schema])[0]
     if "$ref" in schema:
         schema = defined[schema["$ref"].rpartition("/")[2]]
@@ -62,7 +62,7 @@ def filled(schema: dict[str, Any], text: str, defined: dict[str, Any]) -> Any:
 
 
 class Models:
-    """Answers of the task's model and of the writer, with what was sent."""
+    """Mock of the task's model and the writer that records requests."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -72,7 +72,7 @@ class Models:
         self.is_time = threading.Event()
 
     def answer(self, body: dict[str, Any]) -> str:
-        """Return the answer to a request of a chat's completion."""
+        """Answer a chat-completion request."""
         texts = [str(message["content"]) for message in body["messages"]]
         with self.lock:
             self.bodies.append(json.dumps(body, sort_keys=True))
@@ -89,10 +89,10 @@ class Models:
         else:
             answer = written
         names = re.findall(r"\[\[ ## (\w+) ## \]\]", texts[-1].rpartition("Respond with the")[2])
-        if "Respond with the" in texts[-1] and names:  # DSPy's form
+        if "Respond with the" in texts[-1] and names:  # DSPy's format
             return "\n\n".join(f"[[ ## {name} ## ]]\n{answer}" for name in names)
         fields = texts[-1].rpartition("JSON object in the following order of fields:")[2]
-        if fields != texts[-1]:  # another of DSPy's forms
+        if fields != texts[-1]:  # another DSPy format
             return json.dumps(dict.fromkeys(re.findall(r"`(\w+)`", fields), answer))
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is not None:
@@ -139,7 +139,7 @@ def serve(models: Models) -> ThreadingHTTPServer:
 
 
 def run(name: str, python: str, folder: Path, start: str, models: Models) -> float:
-    """Run an optimizer until it ends or is to be killed; return its CPU seconds."""
+    """Run an optimizer until it exits or must be killed; return its CPU seconds."""
     (folder / "watch").mkdir(exist_ok=True)
     (folder / "watch/sitecustomize.py").write_text(HOSTS)
     setup = {"start": start, "cases": CASES, "n_calls": 200, "url": f"{models.url}/v1"}
@@ -172,11 +172,11 @@ def run(name: str, python: str, folder: Path, start: str, models: Models) -> flo
 
 
 def measure(name: str, python: str) -> None:
-    """Print what the three runs of an optimizer called, and what it needs."""
+    """Print the calls of an optimizer's three runs, and its requirements."""
     n_half = 0
     for kind, start in (("weak", WEAK), ("perfect", WRITTEN[-1]), ("killed", WEAK)):
         models, folder = Models(), Path(tempfile.mkdtemp())
-        server = serve(models)  # lives on through the kill
+        server = serve(models)  # survives the kill
         models.url = f"http://127.0.0.1:{server.server_address[1]}"
         models.kill_at = n_half if kind == "killed" else 0
         cpu_s = run(name, python, folder, start, models)

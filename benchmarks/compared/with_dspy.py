@@ -1,12 +1,12 @@
-"""DSPy on a chat's prompt and temperature, then on held-out cases.
+"""DSPy tuning a chat's prompt and temperature, then tested on held-out cases.
 
     convergence init my-chat --template openai
     convergence mock --port 8765 &
     python -m benchmarks.compared.with_dspy my-chat http://127.0.0.1:8765/v1
 
-DSPy 3.4.1 in an environment of its own. What a user would write stands between ``# begin`` and ``# end``;
-``python -m benchmarks.compared.lines`` counts it. DSPy's own optimizers (MIPROv2, GEPA and others) let
-a model write instructions; a mock's would mean nothing, so the given prompts are compared.
+Uses DSPy 3.4.1 in a separate environment. User code lies between ``# begin`` and ``# end``;
+``python -m benchmarks.compared.lines`` counts it. DSPy's optimizers (MIPROv2, GEPA and others) let a
+model write instructions. A mock's would mean nothing, so this compares given prompts.
 """
 
 import sys
@@ -37,7 +37,7 @@ def right(example: Any, prediction: Any, _trace: Any = None) -> bool:
 
 
 def evaluate(devset: list[Any], prompt: str, temperature: float) -> Any:
-    """Return DSPy's result on some cases."""
+    """Return DSPy's result on the cases."""
     lm = dspy.LM(
         "openai/gpt-4o-mini", api_base=sys.argv[2], api_key="none", temperature=temperature
     )
@@ -50,7 +50,7 @@ def evaluate(devset: list[Any], prompt: str, temperature: float) -> Any:
 
 
 def main() -> None:
-    """Compare a grid, then the best with the default on the held-out cases."""
+    """Evaluate a grid, then compare the best with the default on held-out cases."""
     # begin chat
     temperatures = [step / 10 for step in range(11)]
     grid = [(prompt, temperature) for prompt in sorted(prompts) for temperature in temperatures]

@@ -1,4 +1,4 @@
-"""Optuna on the three small tasks: a function's knobs, a chat's prompt and temperature, held out.
+"""Optuna on three small tasks: a function's parameters, a chat's prompt and temperature, held-out tests.
 
     convergence init my-function --template function
     convergence init my-chat --template openai
@@ -6,8 +6,8 @@
     python -m benchmarks.compared.with_optuna function my-function
     python -m benchmarks.compared.with_optuna chat my-chat http://127.0.0.1:8765/v1
 
-Optuna 5.0.0 in an environment of its own. What a user would write for a task stands between the marks
-``# begin`` and ``# end`` with the task's name; ``python -m benchmarks.compared.lines`` counts it.
+Uses Optuna 5.0.0 in a separate environment. User code for a task lies between ``# begin`` with the
+task's name and ``# end``; ``python -m benchmarks.compared.lines`` counts it.
 """
 
 import sys
@@ -34,7 +34,7 @@ search, held_out = cases[:half], cases[half:]
 
 
 def tune_function() -> None:
-    """Tune the help desk's knobs, then ask the held-out cases."""
+    """Tune the help desk's parameters, then evaluate on held-out cases."""
     # begin function
     sys.path.insert(0, str(folder))
     from help_desk import answer  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -68,7 +68,7 @@ def tune_function() -> None:
 
 
 def choose_prompt() -> None:
-    """Choose the chat's prompt and temperature, then ask the held-out cases."""
+    """Choose the chat's prompt and temperature, then evaluate on held-out cases."""
     # begin chat
     import urllib.request  # noqa: PLC0415
 

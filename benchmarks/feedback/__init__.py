@@ -1,1 +1,1 @@
-"""Ratings: consensus, reward parts, active selection."""
+"""Ratings: rater consensus and live tests of adapters."""

@@ -1,11 +1,11 @@
-"""Verdicts of an adapter's blinded test on live traffic, of simulated ratings with a look at each.
+"""Verdicts of an adapter's blinded live test, checked after each simulated rating.
 
     python -m benchmarks.feedback.live_test --tests 200
 
-Six users like what they read more or less (standard deviation .5 of the scale 1 to 5). A conversation
-has one or more ratings with a noise of 1, and one rating in ten is followed by a change of another one, to
-any value. Half of the conversations are answered by the new adapter, whose ratings are higher by the effect.
-Shares have 95 % intervals (Clopper and Pearson); the median is that of tests with a verdict.
+Six users differ in leniency (standard deviation .5 on the scale 1 to 5). A conversation has one or more
+ratings with a noise of 1. After one rating in ten, a user changes another one to any value. The new adapter
+answers half of the conversations, and the effect raises its ratings. Shares have 95 % intervals (Clopper and
+Pearson); medians cover tests with a verdict.
 """
 
 from statistics import median
@@ -18,7 +18,7 @@ from convergence_core.feedback.live_test import Claim, RatedConversation, claim_
 
 N_USERS = 6
 NEW_CONVERSATION = 0.6
-"""Share of the ratings that begin one."""
+"""Share of ratings that start a new conversation."""
 CHANGED = 0.1
 EFFECTS = (0.0, 0.5, 1.0, -1.0)
 
@@ -26,13 +26,13 @@ EFFECTS = (0.0, 0.5, 1.0, -1.0)
 def verdict_of(
     seed: int, *, effect: float, n_ratings: int, base: float = 3.4
 ) -> tuple[Claim | None, int]:
-    """Return the verdict of one test, and the ratings that it took.
+    """Return the verdict of one test and its number of ratings.
 
     Args:
-        seed: of users, coins and ratings.
-        effect: of the new adapter, in points of 1 to 5.
-        n_ratings: at most.
-        base: mean rating of what answered before.
+        seed: Seed of users, assignments and ratings.
+        effect: Gain of the new adapter, in points of 1 to 5.
+        n_ratings: Maximum number of ratings.
+        base: Mean rating of the previous model.
     """
     rng = np.random.default_rng(seed)
     users = rng.normal(0.0, 0.5, N_USERS)

@@ -1,9 +1,9 @@
-"""Simulated raters with bias and noise, and how near consensus and plain mean come to the truth.
+"""Accuracy of consensus and plain mean on simulated raters with bias and noise.
 
     python -m benchmarks.feedback.raters [--seeds 20]
 
-Quality of answers has a standard deviation of .5 in rewards, bias of raters .35, noise of single marks
-between .15 and 1; marks are whole numbers from 1 to 5. Each answer is rated by a few raters, drawn at random.
+Standard deviations in rewards: .5 for answer quality, .35 for rater bias, .15 to 1 for the noise of single
+marks. Marks are whole numbers from 1 to 5. A few random raters mark each answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,21 +18,21 @@ from convergence_core.feedback.rater_consensus import rater_consensus
 from convergence_core.feedback.records import Rating
 
 Answer = Callable[[float, np.random.Generator], float]
-"""Quality in rewards → the reward that is marked, in place of a rater's own way."""
+"""Maps an answer's true reward to the marked one, replacing the rater's own behavior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterWorld:
-    """How marks come about."""
+    """Simulation settings for marks."""
 
     n_answers: int = 120
     n_raters: int = 10
     n_each: int = 3
-    """Raters of an answer."""
+    """Number of raters per answer."""
     bias: float = 0.35
     """Standard deviation between raters, in rewards."""
     odd: dict[int, Answer] = field(default_factory=dict)
-    """Rater → another way to mark."""
+    """Rater → replacement behavior."""
 
 
 def always_best(quality: float, rng: np.random.Generator) -> float:  # noqa: ARG001
@@ -83,9 +83,9 @@ def mean_rewards(marks: Sequence[Rating]) -> dict[str, float]:
 
 
 def rank_correlations(world: RaterWorld, seed: int) -> tuple[float, float, float]:
-    """Return the rank correlation with the truth of consensus and plain mean, and the coverage.
+    """Return the rank correlations of consensus and plain mean with the truth, and the coverage.
 
-    Coverage is the share of the 95 % intervals that hold the truth, both less their means.
+    Coverage is the share of 95 % intervals that contain the truth, after centering both.
     """
     marks, quality = simulated_marks(world, seed)
     found = rater_consensus(marks).answers

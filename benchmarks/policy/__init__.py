@@ -1,4 +1,4 @@
-"""Proximal policy optimization beside bandits, at equal evaluations.
+"""Proximal policy optimization against bandits, at equal evaluations.
 
 python -m benchmarks.policy --seeds 10
 """

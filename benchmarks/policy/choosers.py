@@ -1,6 +1,7 @@
-"""Choosers of changes that a learned policy has to beat: two bandits.
+"""Two bandits that choose changes: the baselines of a learned policy.
 
-Both see what a policy sees, the observation and the mask, and learn from the reward of each single change. ``stop`` is worth 0 to them: they end an episode where no change is expected, or drawn, to be worth more.
+Both see the policy's observation and mask, and learn from the reward of each single change. They value
+``stop`` at 0, so they end an episode when no change has a higher expected or sampled value.
 """
 
 import itertools
@@ -14,40 +15,40 @@ from convergence_core.policy.prompt_state import PROMPT_ACTIONS, STOP
 from convergence_core.policy.rollout import Offer
 
 N_CHANGES: Final = len(PROMPT_ACTIONS) - 1
-"""Actions but ``stop``, which is the last one."""
+"""Number of actions except ``stop``, the last one."""
 STOPS: Final = PROMPT_ACTIONS.index(STOP)
 REWARD_SD: Final = 0.05
-"""Of one reward around its mean, and of the prior of a mean, as the bandits suppose."""
+"""Standard deviation that the bandits assume for rewards and for the prior of their means."""
 
 
 class Chooser(Protocol):
-    """Chooses among legal actions and may learn from rewards."""
+    """Protocol for choosing legal actions and learning from rewards."""
 
     def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:
         """Return an action for each of N copies.
 
         Args:
-            offer: observations and masks.
-            category: of the prompts, (N,); only a chooser that says so looks at it.
-            rng: draws; ``None``: the choice that is thought best.
+            offer: Observations and masks.
+            category: Prompt categories, (N,). Only ``CategoryThompson`` reads them.
+            rng: Random generator; ``None`` means the greedy choice.
         """
         ...
 
     def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
-        """Learn from what was chosen, (N,) each."""
+        """Learn from actions and rewards, each (N,)."""
         ...
 
 
 def random_legal(offer: Offer, rng: np.random.Generator) -> Ints:
-    """Return each legal action, ``stop`` too, with the same probability, (N,)."""
+    """Draw uniformly among legal actions, including ``stop``, (N,)."""
     drawn: Ints = np.argmax(np.where(offer.legal, rng.random(offer.legal.shape), -1.0), axis=1)
     return drawn
 
 
 class CategoryThompson:
-    """Thompson sampling over change and category: one normal posterior for each pair.
+    """Thompson sampling with one normal posterior per category and change.
 
-    The category is told to it as a number, which no other chooser here is told.
+    Only this chooser receives the category as a number.
     """
 
     def __init__(self, n_categories: int, sd: float = REWARD_SD) -> None:
@@ -57,7 +58,7 @@ class CategoryThompson:
 
     def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:
         """See ``Chooser``."""
-        # Prior N(0, sd^2) and rewards of the same spread: one reward weighs as much as the prior.
+        # Prior N(0, sd^2) and rewards have the same spread: one reward weighs as much as the prior.
         n = 1.0 + self.n[category]
         worth = self.sums[category] / n
         if rng is not None:
@@ -111,7 +112,7 @@ def _with_constant(offer: Offer) -> Floats:
 
 
 def best_of(worth: Floats, legal: Bools) -> Ints:
-    """Return the legal change of the highest worth in each row, ``stop`` where none is above 0."""
+    """Return the highest-valued legal change of each row, or ``stop`` if none exceeds 0."""
     allowed = np.where(legal[:, :N_CHANGES], worth, -np.inf)
     best = np.argmax(allowed, axis=1)
     ends = np.take_along_axis(allowed, best[:, None], axis=1)[:, 0] <= 0.0
@@ -120,5 +121,5 @@ def best_of(worth: Floats, legal: Bools) -> Ints:
 
 
 def sequences(most: int) -> list[tuple[int, ...]]:
-    """Return all sequences of different changes, from none up to ``most`` of them."""
+    """Return all sequences of up to ``most`` distinct changes, including the empty one."""
     return [s for n in range(most + 1) for s in itertools.permutations(range(N_CHANGES), n)]

@@ -1,11 +1,10 @@
-"""Simulated changes of prompts: which learner chooses best at equal evaluations.
+"""Simulated prompt changes: which learner chooses best at equal evaluations.
 
-``SimulatedCopies`` steps many copies of the world at once. One evaluation is one measured score: that of the
-prompt with which an episode begins, and that of each change. Two variants make the task harder than a table of
-category and change: *order effects*, where a change is worth more or less after another one, and *noise* of the
-scores. Whoever learns hands over what it thinks best (the likeliest action of a policy, the highest mean of a
-bandit), which is judged by true scores on new prompts: the share of the way from random legal choices to the best
-sequence of each category, which is known exactly.
+``SimulatedCopies`` steps many copies of the world in parallel. One evaluation is one measured score: of an
+episode's first prompt, or after a change. Two variants are harder than a table of category and change: *order
+effects*, where a change's gain depends on earlier changes, and *noisy* scores. Each learner then acts greedily (a
+policy's most likely action, a bandit's highest mean). True scores on new prompts judge it, scaled so that random
+legal choices give 0 and each category's exactly known best sequence gives 1.
 """
 
 import csv
@@ -40,7 +39,7 @@ MAX_STEPS: Final = 5
 START: Final = 0.5
 """True score of every prompt before its first change."""
 BUDGETS: Final = (2_560, 10_240, 20_480)
-"""Evaluations after which each one hands over what it has learned."""
+"""Numbers of evaluations after which each learner is judged."""
 
 
 VARIANTS: Final = {
@@ -48,13 +47,13 @@ VARIANTS: Final = {
     "default": {"order_effect": 0.03, "noise": 0.02},
     "strong order, noisy": {"order_effect": 0.08, "noise": 0.05},
 }
-"""Form of the task → standard deviations of the gain of a pair of changes, and of a measured score."""
+"""Task variant → standard deviations of pair gains and of measured scores."""
 
 
 class SimulatedPrompts:
-    """Prompts of eight categories, whose tables give the gain of each change and of each pair of changes.
+    """Prompts of eight categories, with tables of gains for each change and each pair of changes.
 
-    A prompt is the direction of its category with as much noise; its score is measured with noise.
+    A prompt is its category's direction plus equally strong noise. Measured scores are noisy.
     """
 
     def __init__(self, seed: int, *, order_effect: float, noise: float) -> None:
@@ -62,13 +61,13 @@ class SimulatedPrompts:
         self.noise, self.embedding_dim = noise, 64
         self.gains = rng.normal(0.03, 0.08, size=(8, N_CHANGES))
         self.pairs = order_effect * rng.normal(size=(8, N_CHANGES, N_CHANGES))
-        """Added by a change (last axis) after another one, (n_categories, n_changes, n_changes)."""
+        """Extra gain of a change (last axis) after another, (n_categories, n_changes, n_changes)."""
         directions = rng.normal(size=(8, self.embedding_dim))
         self.directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
 class SimulatedCopies:
-    """Copies of the simulated prompts, stepped together; counts evaluations."""
+    """Copies of the simulated prompts, stepped together. Counts evaluations."""
 
     def __init__(self, world: SimulatedPrompts, n: int) -> None:
         self.world, self.n = world, n
@@ -82,13 +81,13 @@ class SimulatedCopies:
         self._rng = np.random.default_rng(0)
 
     def reset(self, rng: np.random.Generator) -> Offer:
-        """Begin an episode in each copy."""
+        """Start an episode in each copy."""
         self._rng = rng
         self._begin(np.ones(self.n, dtype=bool))
         return self.offer()
 
     def offer(self) -> Offer:
-        """Return what ``PromptEpisode`` shows of each copy, and its mask."""
+        """Return each copy's observation, as in ``PromptEpisode``, and its mask."""
         n_used = self.used.sum(axis=1)
         rest = np.zeros((self.n, N_PROGRESS), dtype=np.float32)
         n_actions = len(PROMPT_ACTIONS)
@@ -103,7 +102,7 @@ class SimulatedCopies:
         return Offer(observations=np.hstack([self.directions, rest]), legal=legal)
 
     def step(self, actions: Ints) -> EnvironmentStep:
-        """Do an action in each copy."""
+        """Apply an action in each copy."""
         changes = np.flatnonzero(actions != STOPS)
         a, c = actions[changes], self.category[changes]
         pairs = self.world.pairs[c, :, a]  # (n, changes before)
@@ -143,7 +142,7 @@ class SimulatedCopies:
 
 
 def best_gain(world: SimulatedPrompts) -> float:
-    """Try all sequences in each category; return the mean over categories of the best one's gain."""
+    """Return each category's best gain over all sequences, averaged over categories."""
     best = np.zeros(len(world.gains))
     for sequence in sequences(MAX_STEPS):
         worth = np.full(len(world.gains), START)
@@ -159,7 +158,7 @@ Decide = Callable[[Offer, Ints], Ints]
 
 
 def true_gain(world: SimulatedPrompts, decide: Decide, seed: int, n: int = 4_000) -> float:
-    """Return the mean true gain of an episode on new prompts, every category weighing the same."""
+    """Return an episode's mean true gain on new prompts, with equal weight per category."""
     copies = SimulatedCopies(world, n)
     offer = copies.reset(np.random.default_rng([5, seed]))
     category, gain, open_ = copies.category.copy(), np.zeros(n), np.ones(n, dtype=bool)
@@ -167,7 +166,7 @@ def true_gain(world: SimulatedPrompts, decide: Decide, seed: int, n: int = 4_000
         before = copies.worth.copy()
         actions = decide(offer, copies.category)
         step = copies.step(actions)
-        # Where an episode has ended, the copy shows the next one: its gain follows from the tables.
+        # A finished copy already shows its next episode, so the gain comes from the tables.
         ended = step.terminated & open_
         gain[open_ & ~ended] = copies.worth[open_ & ~ended] - START
         last = ended & (actions != STOPS)
@@ -189,14 +188,14 @@ def _after(
 
 
 def of_policy(networks: ActorCritic) -> Decide:
-    """Return the likeliest actions of a policy."""
+    """Return a function that chooses a policy's most likely actions."""
     return lambda offer, _: choose(networks, offer).actions
 
 
 def learned_by_ppo(
     world: SimulatedPrompts, seed: int, budgets: tuple[int, ...]
 ) -> Iterator[tuple[int, Decide]]:
-    """Yield each budget and the policy after the last update that it paid for."""
+    """Yield each budget and the policy after its last affordable update."""
     rng, copies = np.random.default_rng([1, seed]), SimulatedCopies(world, COPIES)
     n_steps, n_actions = budgets[-1], len(PROMPT_ACTIONS)
     dim = world.embedding_dim + N_PROGRESS
@@ -213,7 +212,7 @@ def learned_by_ppo(
 def learned_by(
     chooser: Chooser, world: SimulatedPrompts, seed: int, budgets: tuple[int, ...]
 ) -> Iterator[tuple[int, Decide]]:
-    """Yield each budget and the chooser as it is when the budget is spent."""
+    """Yield each budget and the chooser once the budget is spent."""
     rng, copies = np.random.default_rng([2, seed]), SimulatedCopies(world, COPIES)
     offer, left = copies.reset(rng), [*budgets]
     while left:
@@ -231,20 +230,20 @@ LEARNERS: Final = ("ours", "LinTS", "Thompson, category told")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one learner reached on one world."""
+    """Result of one learner on one world."""
 
     variant: str
     learner: str
     seed: int
     budget: int
     share: float
-    """Of the way from random legal choices, 0, to the best sequence of each category, 1."""
+    """Scaled gain: random legal choices give 0, each category's best sequence 1."""
 
 
 def outcomes(
     variant: str, learner: str, seed: int, budgets: tuple[int, ...] = BUDGETS
 ) -> list[Outcome]:
-    """Return what a learner reaches at each budget."""
+    """Return a learner's results at each budget."""
     world = SimulatedPrompts(seed, **VARIANTS[variant])
     best, drawn = best_gain(world), np.random.default_rng([4, seed])
     low = true_gain(world, lambda offer, _: random_legal(offer, drawn), seed, n=20_000)
@@ -279,7 +278,7 @@ def run(
     path: Path,
     budgets: tuple[int, ...] = BUDGETS,
 ) -> None:
-    """Run learners on variants and append what they reach to a CSV file."""
+    """Run learners on variants and append their results to a CSV file."""
     for seed in seeds:
         for variant in names:
             for learner in learners:
@@ -289,7 +288,7 @@ def run(
 
 
 def table(path: Path) -> str:
-    """Return a table for each variant: shares with standard errors, and the paired lead of ours."""
+    """Return a table per variant: shares with standard errors, and our paired lead."""
     shares: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):

@@ -1,7 +1,7 @@
-"""Written prompts against hill climbing and other optimizers, in a world whose optimum is known.
+"""Written prompts against hill climbing and other optimizers, in a world with a known optimum.
 
 python -m benchmarks.prompts --opts ours climb --seeds 30
 
-``world`` has the task, ``writer`` who edits prompts, ``hill_climb`` the baseline, ``ours`` the engine through its
-public interface, and ``rivals`` GEPA, run by the Python of its own environment.
+``world`` holds the task, ``writer`` the prompt editor, ``hill_climb`` the baseline, ``ours`` the engine through its
+public interface, and ``rivals`` GEPA, which runs in its own Python environment.
 """

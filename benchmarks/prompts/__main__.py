@@ -1,4 +1,4 @@
-"""Command line of the benchmark of written prompts; see the package."""
+"""Command line of the prompt benchmark; see the package."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ from benchmarks.tables import append
 
 
 def best_prompt(name: str, mock: Mock, seed: int, n_calls: int) -> str:
-    """Return the prompt that an optimizer hands over.
+    """Return an optimizer's final prompt.
 
     Args:
         name: ``ours``, ``climb``, ``blind``, or ``gepa-N`` with N validation cases.
-        mock: of the run.
-        seed: of the run.
-        n_calls: limit of answers, for ours of the search alone.
+        mock: Mock model of the run.
+        seed: Seed of the run.
+        n_calls: Maximum answers; for ``ours``, of the search alone.
     """
     rng = np.random.default_rng([seed, 2 if name.startswith("gepa") else 1])
     writer = Writer(world=mock.world, rng=rng)
@@ -37,7 +37,7 @@ def best_prompt(name: str, mock: Mock, seed: int, n_calls: int) -> str:
 
 
 def main() -> None:
-    """Run optimizers, and print the table of what they reached."""
+    """Run optimizers and print the table of results."""
     args = options(
         __doc__,
         opts=("ours", "climb", "blind"),
@@ -63,4 +63,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # threads of a library that is left open would wait
+    os._exit(0)  # threads of an unclosed library would block the exit

@@ -1,4 +1,4 @@
-"""Greedy hill climb with the same writer: the baseline of the other optimizers."""
+"""Greedy hill climb with the same writer: the baseline for the optimizers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 N_EACH = 6
-"""Cases that the incumbent and each edit of it are asked."""
+"""Cases per evaluation of the incumbent or an edit."""
 
 
 def climb(
@@ -16,14 +16,14 @@ def climb(
     edit: Callable[[str, str], str],
     n_each: int = N_EACH,
 ) -> str:
-    """Return the prompt that a climb ends with: an edit is kept if its mean is higher.
+    """Return the final prompt of a climb that keeps an edit if its mean is higher.
 
     Args:
-        mock: who answers in the run, a ``Mock`` or a real model.
-        rng: draws cases.
-        n_calls: answers of the mock.
-        edit: of a prompt and the text of its failures.
-        n_each: cases of each prompt.
+        mock: Answering model, a ``Mock`` or a real one.
+        rng: Random generator that draws cases.
+        n_calls: Maximum answers.
+        edit: Edits a prompt, given a text of its failures.
+        n_each: Cases per prompt.
     """
     listed = mock.world.cases(40)
     best, best_mean, shown = str(mock.world.start), -1.0, ""

@@ -1,7 +1,7 @@
-"""The engine in the planted world, through its public interface: a configuration and a function.
+"""Engine in the planted world, through its public interface: a configuration and a function.
 
-The writer is an endpoint that speaks OpenAI's protocol on this machine, as any model would; its calls are not
-counted as evaluations, for none of the others and none of ours.
+The writer is a local endpoint with OpenAI's protocol. Its calls do not count as evaluations for any
+optimizer.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ from convergence_core.records import Case
 from tasks.inputs.cases import split_holdout
 
 N_OF_KIND: Final = 2
-"""Cases of each kind that the search has, and as many that are held out for the test after it."""
+"""Cases of each kind in the search; as many again are held out for the final test."""
 
 
 @contextmanager
 def endpoint(answer: Callable[[Any], str]) -> Iterator[str]:
-    """Serve a chat model that speaks OpenAI's protocol on this machine.
+    """Serve a local chat model with OpenAI's protocol.
 
     Args:
-        answer: text of the answer to a request's body.
+        answer: Maps a request's body to the answer's text.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,7 +53,7 @@ def endpoint(answer: Callable[[Any], str]) -> Iterator[str]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the library
-            """Say nothing."""
+            """Suppress logging."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -68,7 +68,7 @@ def endpoint(answer: Callable[[Any], str]) -> Iterator[str]:
 
 @cache
 def balanced_cases(world: World) -> tuple[WorldCase, ...]:
-    """Return cases of which a half is held out, with as many of each kind on both sides."""
+    """Return cases with half held out and equal numbers of each kind on both sides."""
     pool = {case.case_id: case for case in world.cases(200)}
     sides = split_holdout([Case(case_id=name, input=name) for name in pool], 0.5)
     return tuple(
@@ -84,7 +84,7 @@ def balanced_cases(world: World) -> tuple[WorldCase, ...]:
 def configuration(
     folder: Path, world: World, seed: int, n_calls: int, *, endpoint: str
 ) -> dict[str, Any]:
-    """Return the configuration of a run."""
+    """Return a run's configuration."""
     path = Path(__file__).with_name("planted.yaml")
     mapping: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     prompt, optimization = mapping["search_space"]["parameters"]["prompt"], mapping["optimization"]
@@ -101,12 +101,12 @@ def configuration(
 
 
 def optimize(mock: Mock, seed: int, n_calls: int) -> str:
-    """Return the prompt that a run recommends.
+    """Return a run's recommended prompt.
 
     Args:
-        mock: of the run.
-        seed: of the run.
-        n_calls: evaluations of the search; the final test makes more.
+        mock: Mock model of the run.
+        seed: Seed of the run.
+        n_calls: Maximum evaluations of the search; the final test adds more.
     """
     world = mock.world
     by_id = {case.case_id: case for case in balanced_cases(world)}

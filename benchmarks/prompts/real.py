@@ -1,19 +1,18 @@
-"""Prompts for a real small model: SmolLM2-135M answers, and a large language model's recorded replies are the writer.
+"""Prompts for a small real model: SmolLM2-135M answers, and the writer replays a large model's replies.
 
     pip install --target build/gepa-alone --no-deps gepa==0.1.4
     PYTHONPATH=build/gepa-alone python -m benchmarks.prompts.real
 
-Two tasks of the template ``local-llm``: is a sentence positive or negative, and which city does it name. The search
-has ``N_TRAIN`` cases, the same for all; the prompt that a way recommends is tested on the others. An
-answer scores the mean of the template's metrics: 1 if it is the expected word, .5 if it contains it. Ours holds out a
-third of its cases; its calls include the final test. The blind climb asks for ``N_BLIND`` prompts at a time and shows
-no case. *Drawn* is the start with ``N_DRAWN`` random cases as demonstrations.
+Two tasks of the template ``local-llm``: whether a sentence is positive or negative, and which city it names. Every
+method searches the same ``N_TRAIN`` cases; the others test its recommended prompt. An answer scores the mean of the
+template's metrics: 1 if it is the expected word, .5 if it contains it. Ours holds out a third of its cases, and its
+calls include the final test. The blind climb requests ``N_BLIND`` prompts at a time and shows no case. *Drawn* is the
+start with ``N_DRAWN`` random cases as demonstrations.
 
-Both models' answers are kept by the messages that they answer, in ``real``: a replay needs neither, unless the engine
-or its requests have changed since. ``--ask FOLDER`` runs all at once, asks SmolLM2 (extra ``local``), and writes the
-requests for prompts that have no reply into files; who replies writes ``KEY.reply`` beside ``KEY.txt``. The replier of
-2026-11 saw requests alone, but also wrote this benchmark, saw outcomes while it replied, and wrote the replies of all
-ways side by side.
+``real`` stores both models' answers by message, so a replay needs neither model unless the engine or its requests
+change. ``--ask FOLDER`` runs everything in parallel, calls SmolLM2 (extra ``local``), and writes each writer request
+without a reply to ``KEY.txt``; you answer in ``KEY.reply`` next to it. The replier of 2026-11 saw only requests, but
+also wrote this benchmark, saw outcomes while replying, and wrote the replies of all methods side by side.
 """
 
 import hashlib
@@ -70,7 +69,7 @@ Messages = Sequence[Mapping[str, str]]
 
 
 class Case(NamedTuple):
-    """A sentence, the message that asks about it, and the word that is expected."""
+    """A sentence, its user message and the expected word."""
 
     case_id: str
     text: str
@@ -79,7 +78,7 @@ class Case(NamedTuple):
 
 
 class Task:
-    """A task of the template and the model of one run, in the parts of a planted world and its mock."""
+    """A template's task and one run's model, with the interface of a planted world and its mock."""
 
     def __init__(self, name: str, seed: int, model: "Record") -> None:
         files = {str(path): text for path, text in plan_files("local-llm").items()}
@@ -106,21 +105,21 @@ class Task:
         self.metrics = [comparison(metric) for metric in metrics.values()]
 
     def asked(self, sentence: str) -> str:
-        """Return the user message of a sentence."""
+        """Return a sentence's user message."""
         return str(self.user).replace("{input.text}", sentence)
 
     def cases(self, n: int) -> list[Case]:
-        """Return at most n cases of the search."""
+        """Return at most n search cases."""
         return self.train[:n]
 
     def ask_all(self, text: str, cases: Sequence[Case]) -> list[WorldAnswer]:
-        """Answer some cases as one batch."""
+        """Answer cases as one batch."""
         self.n_calls += len(cases)
         with ThreadPoolExecutor(len(cases)) as pool:
             return [*pool.map(lambda case: self.ask(text, case), cases)]
 
     def ask(self, text: str, case: Case) -> WorldAnswer:
-        """Answer one case as the engine asks it, demonstrations as turns; it is not counted."""
+        """Answer one case as the engine does, with demonstrations as turns. The call is not counted."""
         instruction, shots = split(text)
         messages = [{"role": "system", "content": instruction}]
         for shot in shots:
@@ -139,7 +138,7 @@ class Task:
 
 
 class Record:
-    """Answers of a model by the messages that they answer, in a file."""
+    """File of a model's answers by message."""
 
     def __init__(self, name: str, ask: Callable[[str, Messages, int], str] | None) -> None:
         self._path, self._ask, self._lock = FOLDER / f"{name}.jsonl", ask, threading.Lock()
@@ -147,10 +146,10 @@ class Record:
         self.known = dict(map(json.loads, lines))
 
     def answer(self, messages: Messages, max_tokens: int = 0) -> str:
-        """Return the answer to some messages; a new one is kept.
+        """Return the answer to messages, and store it if new.
 
         Raises:
-            LookupError: no answer is recorded, and no model is there to ask.
+            LookupError: If no answer is recorded and there is no model.
         """
         text = json.dumps([[m["role"], m["content"]] for m in messages])
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -165,12 +164,12 @@ class Record:
 
 
 def optimize(task: Task, seed: int, answer: Callable[[Any], str]) -> str:
-    """Return what the engine hands over.
+    """Return the engine's recommended prompt.
 
     Args:
-        task: of the run.
-        seed: of the run.
-        answer: to a request's body.
+        task: Task of the run.
+        seed: Seed of the run.
+        answer: Maps a request's body to the answer's text.
     """
     api, optimization = task.mapping["api"], task.mapping["optimization"]
     with tempfile.TemporaryDirectory() as folder, endpoint(answer) as url:
@@ -193,7 +192,7 @@ def optimize(task: Task, seed: int, answer: Callable[[Any], str]) -> str:
 
 
 def blind_edits(task: Task, writer: Record) -> Callable[[str, str], str]:
-    """Return an editor that sees no case: it hands out prompts of one reply in turn."""
+    """Return an editor that sees no case and returns one reply's prompts in turn."""
     ready: dict[str, list[str]] = {}
     tried: dict[str, list[str]] = {}
 
@@ -213,7 +212,7 @@ def blind_edits(task: Task, writer: Record) -> Callable[[str, str], str]:
 
 
 def play(key: tuple[str, str, int], model: Record, writer: Record) -> tuple[float, float, int]:
-    """Return the held-out score of what a way hands over, how often it is the word alone, and its calls."""
+    """Return a method's held-out score, share of exact answers and number of calls."""
     name, way, seed = key
     task = Task(name, seed, model)
 
@@ -254,7 +253,7 @@ def of_smollm(_key: str, messages: Messages, max_tokens: int) -> str:
 
 
 def by_hand(folder: Path, key: str, messages: Messages, _max_tokens: int) -> str:
-    """Return the reply that somebody writes beside the file of a request."""
+    """Write a request to a file and return the reply once someone has written it."""
     path, reply = folder / f"{key}.txt", folder / f"{key}.reply"
     path.write_text("\n\n".join(message["content"] for message in messages), encoding="utf-8")
     while not reply.exists():
@@ -263,7 +262,7 @@ def by_hand(folder: Path, key: str, messages: Messages, _max_tokens: int) -> str
 
 
 def main() -> None:
-    """Run every way on every task; print the table."""
+    """Run every method on every task and print the table."""
     args = options(__doc__, seeds=3, ask="", ways=WAYS)
     print(describe_machine(), flush=True)
     keys = [*product(TASKS, args.ways, range(args.seeds))]

@@ -1,4 +1,4 @@
-"""Results of prompt optimizers: rows of a CSV file, and their table with intervals."""
+"""Results of prompt optimizers: CSV rows, and a table with intervals."""
 
 import csv
 from collections import defaultdict
@@ -13,7 +13,7 @@ Found = dict[str, dict[int, tuple[float, float]]]
 
 
 def read_rows(path: Path, world: str) -> Found:
-    """Return optimizer → seed → gap closed and calls; of a seed that was run twice the last counts."""
+    """Return optimizer → seed → gap closed and calls. A seed's last run counts."""
     found: Found = defaultdict(dict)
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
@@ -24,7 +24,7 @@ def read_rows(path: Path, world: str) -> Found:
 
 
 def table(found: Mapping[str, Mapping[int, tuple[float, float]]], reference: str) -> str:
-    """Return the table of gaps closed, and of the reference's paired lead over each other one."""
+    """Return the table of gaps closed and of the reference's paired lead over each optimizer."""
     lines = [header("", "gap closed", "calls", "seeds", "ahead by, paired")]
     ours = found.get(reference, {})
     for name, by_seed in sorted(

@@ -1,12 +1,12 @@
-"""GEPA in the planted worlds: the same writer, with a small validation set as its authors advise.
+"""GEPA in the planted worlds, with the same writer and the small validation set its authors advise.
 
-It needs its own environment, in which nothing of this project is installed but numpy and scipy are:
+It needs a separate environment with numpy and scipy, but without this project:
 
     python -m venv build/gepa && build/gepa/bin/pip install gepa==0.1.4 numpy scipy
     build/gepa/bin/python -m benchmarks.prompts --opts gepa-4 gepa-4:280 gepa-6:600 --seeds 30
 
-The writer reads the symptoms in the prompt of its proposer, the answers of a minibatch ordered worst first. It stops
-by itself, after the step that reaches the limit.
+The writer reads symptoms from the proposer's prompt, which lists a minibatch's answers, worst first. GEPA stops after
+the step that reaches the limit.
 """
 
 import re
@@ -21,14 +21,14 @@ N_CASES: Final = 40
 def gepa(
     mock: Any, seed: int, n_calls: int, n_validation: int, reflect: Callable[[Any], str]
 ) -> str:
-    """Return what GEPA hands over: reflective mutation, per-case Pareto front.
+    """Return GEPA's best prompt: reflective mutation, per-case Pareto front.
 
     Args:
-        mock: of the run.
-        seed: of the library.
-        n_calls: limit of metric calls.
-        n_validation: cases of its front.
-        reflect: its writer: request → answer.
+        mock: Answering model of the run.
+        seed: Seed of the library.
+        n_calls: Maximum metric calls.
+        n_validation: Number of cases in its front.
+        reflect: Writer that maps a request to an answer.
     """
     import gepa as library  # noqa: PLC0415 - of its own environment
     from gepa.core.adapter import EvaluationBatch  # noqa: PLC0415 - as above
@@ -78,7 +78,7 @@ def gepa(
 
 
 def reflecting(writer: Writer) -> Callable[[Any], str]:
-    """Return who edits as a request of the library asks."""
+    """Return a function that answers GEPA's edit requests."""
 
     def reflect(prompt: Any) -> str:
         blocks = re.findall(r"```\n(.*?)\n```", str(prompt), re.DOTALL)
@@ -89,4 +89,4 @@ def reflecting(writer: Writer) -> Callable[[Any], str]:
 
 class _Silent:
     def log(self, message: str) -> None:
-        """Say nothing."""
+        """Suppress logging."""

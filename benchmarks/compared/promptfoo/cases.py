@@ -1,4 +1,4 @@
-"""Test cases for promptfoo, of the JSON file beside it: one half for the search, one held out."""
+"""Test cases for promptfoo from the neighbouring JSON file: half for the search, half held out."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Target for promptfoo: the help desk, with the knobs of a provider's ``config``."""
+"""promptfoo target: the help desk, with parameters from the provider's ``config``."""
 
 from typing import Any
 
