@@ -57,7 +57,7 @@ def flip() -> None:
 
 
 def served(seed: int, nights: str, n_measured: int = 40) -> float:
-    """Return the regret of 1,000 requests, after a night that measured each of five arms."""
+    """Return the regret of 1,000 requests, after a night that measured five arms ``n_measured`` times each."""
     rng = np.random.default_rng(seed)
     means = rng.beta(6.0, 3.0, size=5)
     measured = rng.binomial(n_measured, means) / n_measured

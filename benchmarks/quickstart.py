@@ -1,12 +1,11 @@
-"""The quick start over many seeds: `mab_evolution` against `random` and against the defaults.
+"""Quick start over many seeds: `mab_evolution` against `random` and the defaults.
 
     python -m benchmarks.quickstart --seeds 30 --cells 4000
 
-Every run gets the same number of evaluations (cells) in the same number of generations, and hands
-over its winner by the same rule (highest posterior mean). The winner is then asked all held-out
-cases, as are the library's defaults. Samplers are driven directly, without Prefect, so that seeds
-share the retriever's caches; the evaluations are those of the product: the same function, metric,
-cases and reward. Intervals: paired over seeds, Student's t, 95 %.
+Every run gets the same number of evaluations (cells) and generations, and picks its winner by the
+same rule (highest posterior mean). The winner and the library's defaults then run on all held-out
+cases. Samplers run directly, without Prefect, so that seeds share the retriever's caches. Function,
+metric, cases and reward are the product's. Intervals: paired over seeds, Student's t, 95 %.
 """
 
 from pathlib import Path

@@ -1,11 +1,12 @@
-"""Cost at 95 % of the best model's quality on the recorded exam: routing by case beside what needs no case.
+"""Cost at 95 % of the best model's quality on the recorded exam, with and without routing by case.
 
     python -m benchmarks.router --resamples 200
 
-Nine models answered 100 problems at eleven temperatures, whose mean is a model's quality on a problem. The router knows
-a problem's two tags and number; a regression of the other nine tenths of the problems predicts quality, and each problem
-goes to the highest quality less a price of cost. Random mixes are lotteries over models. The oracle knows each problem's
-qualities. Points for several prices are joined by lotteries as well. Intervals resample problems and learn anew.
+Nine models answered 100 problems at eleven temperatures; the mean over temperatures is a model's quality on a problem.
+The router knows a problem's two tags and number. A regression on the other nine tenths of the problems predicts
+quality, and each problem goes to the model with the highest quality minus price times cost. Random mixes are lotteries
+over models, and lotteries also join the points of several prices. The oracle knows each problem's qualities. Intervals
+resample problems and refit.
 """
 
 import json
@@ -23,13 +24,13 @@ from convergence_core.records import Case
 
 EXAM = Path(__file__).parents[1] / "data/recorded-exam"
 PRICES = [0.0, *np.geomspace(0.01, 100.0, 60)]
-"""Quality that a dollar is worth."""
+"""Prices: quality given up per dollar saved."""
 SHARE = 0.95
 Contexts = Sequence[Mapping[str, Feature]]
 
 
 def read_exam() -> tuple[list[Case], Floats, Floats]:
-    """Return the problems, and quality and US dollars of each problem and model, (100, 9)."""
+    """Return the problems, and the quality and US dollars of each problem and model, (100, 9)."""
     rows = map(json.loads, (EXAM / "cases.jsonl").read_text(encoding="utf-8").splitlines())
     cases = [Case(case_id=r.pop("id"), **{**r, "tags": tuple(r["tags"])}) for r in rows]
     models: dict[str, list[tuple[Floats, Floats]]] = {}
@@ -45,20 +46,20 @@ def read_exam() -> tuple[list[Case], Floats, Floats]:
 
 
 def cost_at(points: Floats, target: float) -> float:
-    """Return the least cost of a lottery over points (cost, quality) that reaches a quality."""
+    """Return the minimum cost of a lottery over points (cost, quality) that reaches a quality."""
     below, above = points[points[:, 1] < target], points[points[:, 1] >= target]
     mixed = [c + (d - c) * (target - q) / (p - q) for c, q in below for d, p in above if d > c]
     return float(min([*above[:, 0], *mixed], default=np.nan))
 
 
 def routed(values: Floats, quality: Floats, usd: Floats, cost: Floats) -> Floats:
-    """Return cost and quality of choosing by value less price times cost, for each price."""
+    """Return cost and quality of choosing by value minus price times cost, for each price."""
     picks = [(np.arange(len(usd)), (values - price * cost).argmax(axis=1)) for price in PRICES]
     return np.array([(usd[pick].mean(), quality[pick].mean()) for pick in picks])
 
 
 def costs(drawn: np.ndarray, contexts: Contexts, quality: Floats, usd: Floats) -> list[float]:
-    """Return the cost of each method on the problems drawn; folds part problems, not draws of them."""
+    """Return each method's cost on the sampled problems. Folds split problems, not samples."""
     q, c = quality[drawn], usd[drawn]
     predicted, price = np.empty_like(q), np.empty_like(q)
     fold = np.random.default_rng(0).permutation(len(quality))[drawn] % 10
@@ -77,7 +78,7 @@ def costs(drawn: np.ndarray, contexts: Contexts, quality: Floats, usd: Floats) -
 
 
 def main() -> None:
-    """Print the cost of a problem for each method, with intervals."""
+    """Print the cost per problem of each method, with intervals."""
     arguments = options(__doc__, resamples=200)
     cases, quality, usd = read_exam()
     contexts = [request_features(context) for context in case_contexts(cases)]

@@ -1,10 +1,10 @@
-"""The same run of 200 candidates on each runner: wall time, and whether the result is the same.
+"""The same run of 200 candidates on each runner: wall time and equality of results.
 
     python -m benchmarks.runners --runners threads processes
 
-Ten generations of twenty candidates with nine cells each of a function that answers at once, so
-that all of the time is our own; two processes. A runner's start, imports of its workers included, is
-told apart: it is paid once a run.
+Ten generations of twenty candidates with nine cells each. The function answers immediately, so the
+time is all overhead. There are two processes. A runner's start, including its workers' imports, is
+shown separately: it occurs once per run.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.support.searching import finish
 
 
 def run(runner: str, folder: Path) -> tuple[float, float, str]:
-    """Return the seconds of opening and of the rest, and what was found."""
+    """Return the seconds of opening and of the rest, and the result."""
     changes: dict[str, object] = {"optimization__execution__runner": runner}
     if runner != "threads":
         changes["optimization__execution__processes"] = 2
@@ -44,7 +44,7 @@ def run(runner: str, folder: Path) -> tuple[float, float, str]:
 
 
 def main() -> None:
-    """Run on each and print the table."""
+    """Run on each runner and print the table."""
     runners = options(__doc__, runners=("threads", "processes", "ray")).runners
     print(describe_machine())
     print(header("runner", "opening, s", "run, s", "same result"))

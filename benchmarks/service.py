@@ -1,12 +1,12 @@
-"""CPU per request of the HTTP service beside a bare FastAPI endpoint or LiteLLM's proxy, in one run.
+"""CPU per request of the HTTP service, against a bare FastAPI endpoint or LiteLLM's proxy.
 
     python -m benchmarks.service --seconds 6 --rounds 3 [--litellm VENV/bin/litellm]
 
-Each is served in a process of its own, asked over the same kept-alive connections by this one. The
-bare endpoint checks a body of the same form and returns JSON of the same size: no token, no store. Ours
-chooses an arm or takes in a reward, durably. With `--litellm`, both proxies check a key and pass a chat's
-answer on from one provider on loopback; ours draws its arm and logs decision, cost and answer durably,
-LiteLLM stores nothing. CPU is that of the serving process, of all its threads.
+Each server runs in a separate process, and this one calls it over the same keep-alive connections. The
+bare endpoint validates a body of the same shape and returns JSON of the same size, without token or
+store. Ours chooses an arm or stores a reward, durably. With `--litellm`, both proxies check a key and
+forward a chat's answer from one loopback provider. Ours also draws an arm and durably logs decision, cost
+and answer; LiteLLM stores nothing. CPU is the serving process's, over all threads.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ N_ARMS, N_CONNECTIONS = 10, 16
 LITELLM_PORT: Final = "4817"
 Ask: TypeAlias = "Callable[[Connection, int], Awaitable[None]]"
 WARM_UP_S = 5.0
-"""Seconds of requests before those that count: the first hundred rewards make as many policies."""
+"""Warm-up seconds: each of the first hundred rewards makes a new policy."""
 
 
 def bare() -> None:
@@ -70,7 +70,7 @@ def bare() -> None:
 
 
 class Connection:
-    """One kept-alive connection that sends and reads as little as HTTP allows."""
+    """Minimal HTTP client over one keep-alive connection."""
 
     def __init__(self, port: int, headers: str) -> None:
         self._port, self._headers = port, headers
@@ -80,7 +80,7 @@ class Connection:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON that answers a body."""
+        """Post a body and return the JSON answer."""
         data = json.dumps(body).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nHost: bench\r\n{self._headers}"
@@ -95,13 +95,13 @@ class Connection:
 
 
 async def load(url: str, headers: str, seconds: float, ask: "Ask") -> list[float]:
-    """Ask for so long; return the seconds that each answer of ``ask`` took.
+    """Send requests for a duration; return the seconds of each call of ``ask``.
 
     Args:
-        url: the server's.
-        headers: of every request.
-        seconds: for how long.
-        ask: sends requests over a connection of this number.
+        url: Server URL.
+        headers: Headers of every request.
+        seconds: Duration.
+        ask: Sends requests over the connection with a given number.
     """
     port = int(url.rpartition(":")[2])
     connections = [Connection(port, headers) for _ in range(N_CONNECTIONS)]
@@ -120,7 +120,7 @@ async def load(url: str, headers: str, seconds: float, ask: "Ask") -> list[float
 
 
 async def ask_pair(connection: Connection, number: int) -> None:
-    """Ask for an arm and reward it."""
+    """Request an arm and reward it."""
     user = {"user_id": f"user-{number}"}
     chosen = await connection.post("/v1/systems/mood/select", user)
     reward = {**user, "decision_id": chosen["decision_id"], "reward": 1}
@@ -128,7 +128,7 @@ async def ask_pair(connection: Connection, number: int) -> None:
 
 
 async def ask_chat(connection: Connection, number: int) -> None:
-    """Ask for an answer."""
+    """Request a chat answer."""
     messages = [{"role": "user", "content": "Is it raining in Ulm? " * 20}]
     body = {"model": "convergence/mood", "messages": messages, "user": f"user-{number}"}
     await connection.post("/v1/chat/completions", body)
@@ -137,14 +137,14 @@ async def ask_chat(connection: Connection, number: int) -> None:
 def measured(
     command: list[str], headers: str, seconds: float, folder: str, port: str = ""
 ) -> tuple[float, float, float]:
-    """Return CPU milliseconds a request, requests a second, and the 99th percentile of latencies in milliseconds.
+    """Return CPU milliseconds per request, requests per second, and the p99 latency in milliseconds.
 
     Args:
-        command: serves, and prints its address unless there is a ``port``.
-        headers: of every request.
-        seconds: for how long.
-        folder: where the command runs.
-        port: that it listens at.
+        command: Server command, which prints its address unless ``port`` is given.
+        headers: Headers of every request.
+        seconds: Duration.
+        folder: Working directory of the command.
+        port: Port that the command listens on.
     """
     environment = {**os.environ, "COLUMNS": "400", "PYTHONPATH": str(Path.cwd())}
     with subprocess.Popen(
@@ -171,7 +171,7 @@ def measured(
 
 
 async def offer(url: str, headers: str) -> None:
-    """Put the arms on offer."""
+    """Activate the arms."""
     token = headers.strip().rpartition(" ")[2]
     async with AsyncClient(url, token=token) as client:
         for number in range(N_ARMS):
@@ -179,7 +179,7 @@ async def offer(url: str, headers: str) -> None:
 
 
 def configure(folder: Path, provider: str) -> None:
-    """Write the configurations of both proxies: one model, one key."""
+    """Write both proxies' configurations, with one model and one key."""
     ours = configuration("openai", provider)
     ours["search_space"]["parameters"]["temperature"]["default"] = 0.5
     model = {"model": "openai/gpt-4o-mini", "api_base": f"{provider}/v1", "api_key": "none"}
@@ -190,7 +190,7 @@ def configure(folder: Path, provider: str) -> None:
 
 
 def main() -> None:
-    """Serve, ask, and print the table."""
+    """Serve, send requests and print the table."""
     args = options(__doc__, seconds=5.0, rounds=3, litellm="")
     secret = os.environ[TOKEN] = secrets.token_urlsafe(32)
     headers = f"Authorization: Bearer {secret}\r\n"

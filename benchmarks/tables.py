@@ -12,12 +12,12 @@ ONE_SEED = " (one seed)"
 
 
 def row(*cells: object) -> str:
-    """Return the line of some cells."""
+    """Return a table row."""
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def header(*names: str) -> str:
-    """Return the two lines that begin a table."""
+    """Return a table's two header lines."""
     return f"{row(*names)}\n|{'---|' * len(names)}"
 
 
@@ -35,7 +35,7 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float, float]
 
 
 def plus_minus(half: float, form: str) -> str:
-    """Return what stands after a mean: half an interval, or that there is none."""
+    """Return the suffix of a mean: half an interval, or a note that there is none."""
     return ONE_SEED if math.isnan(half) else f" ± {half:{form.strip('+')}}"
 
 
@@ -64,7 +64,7 @@ def share_ends(n_hits: int, n: int) -> tuple[float, float]:
 
 
 def append(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Append rows to a CSV file, which begins with the names of their fields."""
+    """Append rows to a CSV file with a header of field names."""
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8", newline="") as file:

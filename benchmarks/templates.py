@@ -1,12 +1,12 @@
-"""Templates of agents and browser scripts: is the planted configuration found, with which seeds?
+"""Templates of agents and browser scripts: for which seeds a run finds the planted configuration.
 
     python -m benchmarks.templates --template agno-discord --seeds 10
 
-Writes a template by ``convergence init``, optimizes it offline with its default budget for each seed, and prints
-what was found. Planted is what is best by construction. An agent without the tools that list channels, posts or
-emails cannot name the right one, and the third instructions make the mock careful. A browser script reads every
-page only if advertisements are blocked, all covers closed, the price found by its label, and patience exceeds the
-slowest page. Needs the extra ``agno``, ``agno-gmail``, or ``browserbase`` with Chromium.
+Writes a template with ``convergence init``, optimizes it offline with its default budget for each seed, and prints
+the results. The planted configuration is best by construction. An agent without the tools that list channels, posts
+or emails cannot name the right one, and the third instructions make the mock careful. A browser script reads every
+page only if it blocks advertisements, closes all covers, finds the price by its label, and waits longer than the
+slowest page takes. Needs the extra ``agno``, ``agno-gmail``, or ``browserbase`` with Chromium.
 """
 
 import json
@@ -24,7 +24,7 @@ from benchmarks.tables import share_ends
 
 ROOT: Final = Path(__file__).parents[1]
 SLOWEST_MS: Final = 700
-"""How long the slowest page of the shop lets its price wait."""
+"""Delay of the price on the shop's slowest page."""
 
 
 def _begins(text: str) -> Callable[[Any], bool]:
@@ -40,11 +40,11 @@ PLANTED: Final[Mapping[str, Mapping[str, Callable[[Any], bool]]]] = {
         "patience_ms": lambda value: value > SLOWEST_MS,
     },
 }  # fmt: skip
-"""Template → parameter → whether a value is planted."""
+"""Template → parameter → test for planted values."""
 
 
 def command(*arguments: str, cwd: Path) -> str:
-    """Run the command line to its good end; return what it prints."""
+    """Run the command line, which must succeed, and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "convergence", *arguments],
         cwd=cwd,
@@ -60,7 +60,7 @@ def command(*arguments: str, cwd: Path) -> str:
 
 @contextmanager
 def shop_of(folder: Path) -> Iterator[None]:
-    """Serve the shop of the browser template at a free port."""
+    """Serve the browser template's shop on a free port."""
     with subprocess.Popen(
         [sys.executable, "-u", "shop.py", "0"], cwd=folder, stdout=subprocess.PIPE, text=True
     ) as shop:
@@ -76,7 +76,7 @@ def shop_of(folder: Path) -> Iterator[None]:
 
 
 def found_of(template: str, seed: int, folder: Path, *sets: str) -> dict[str, Any]:
-    """Return what a run of a template with this seed ends with."""
+    """Return the result of a template's run with this seed."""
     command("init", ".", "--template", template, cwd=folder)
     words = [part for one in sets for part in ("--set", one)]
     with shop_of(folder) if template == "browserbase" else nullcontext():
@@ -88,19 +88,19 @@ def found_of(template: str, seed: int, folder: Path, *sets: str) -> dict[str, An
 
 
 def best_of(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters that a run names as best, proven to be better or not."""
+    """Return a run's best parameters, proven or not."""
     chosen = result["challenger"] or result["winner"]
     best: Mapping[str, Any] = chosen["params"]
     return best
 
 
 def is_planted(template: str, params: Mapping[str, Any]) -> bool:
-    """Whether a configuration has all that was planted."""
+    """Return whether a configuration has all planted values."""
     return all(has(params[name]) for name, has in PLANTED[template].items())
 
 
 def main() -> None:
-    """Print a line for each seed, and the share of runs that found it."""
+    """Print a line per seed, and the share of runs that found the planted configuration."""
     args = options(__doc__, template="agno-discord", seeds=10)
     print(describe_machine(), flush=True)
     n_found = 0

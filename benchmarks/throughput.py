@@ -1,15 +1,15 @@
-"""Calls per second through a session, journal on, beside a bare client making the same requests.
+"""Calls per second through a session with a journal, against a bare client with the same requests.
 
     python -m benchmarks.throughput --rounds 5 --cells 1000
 
-A server in a process of its own answers at once. ``kind: http`` runs against a loop of workers on
+A server in a separate process answers immediately. ``kind: http`` runs against a loop of workers on
 one ``httpx.AsyncClient``, ``kind: openai`` against one on one ``openai.AsyncOpenAI``. Both sides
 send the same requests to the same server over as many connections. The session claims each call in
-the journal before it makes it and has the answer on disk before anybody sees it; the bare loop
-keeps nothing. A disk that is slow to sync is part of the measurement.
+the journal before making it, and writes the answer to disk before returning it. The bare loop
+stores nothing. The measurement includes slow disk syncs.
 
-Each round measures both sides, in alternating order, once each has run for longer than an idle
-connection is kept.
+Each round measures both sides, in alternating order, after warming each up for longer than idle
+connections live.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ from tasks.store.journal.sqlite_journal import open_journal
 
 WORKERS = 64
 WARM_S = 6.0
-"""Longer than httpx keeps an idle connection."""
+"""Warm-up seconds, longer than httpx keeps an idle connection."""
 N_WARM = 320
-"""Calls between two looks at the clock while a side warms up."""
+"""Calls between clock checks during warm-up."""
 N_CANDIDATES = 20
 PROMPT = "You sort messages by their mood. Answer with one word: happy, angry or neutral."
 
@@ -75,15 +75,15 @@ _CHAT = response(
 
 
 def by_path(head: bytes) -> tuple[bytes, float]:
-    """Answer at once, by the path alone."""
+    """Answer immediately by path."""
     return (_CHAT if b"/chat/completions " in head else _RESULT), 0.0
 
 
-# -- what is asked
+# -- the requests
 
 
 def configuration(kind: str, url: str) -> dict[str, Any]:
-    """Return the configuration of the system that is asked."""
+    """Return the configuration of the target system."""
     api: dict[str, Any] = {"name": "mood", "kind": kind, "endpoint": f"{url}/mood"}
     if kind == "openai":
         messages = [
@@ -106,7 +106,7 @@ def configuration(kind: str, url: str) -> dict[str, Any]:
 
 
 def questions(n_cells: int, first: int) -> list[tuple[Candidate, list[Case]]]:
-    """Return candidates and the cases that each of them is asked, none of them asked before."""
+    """Return candidates, each with new cases."""
     n_cases = n_cells // N_CANDIDATES
     cases = [
         Case(
@@ -126,7 +126,7 @@ def questions(n_cells: int, first: int) -> list[tuple[Candidate, list[Case]]]:
 
 
 class Ours:
-    """A session on a journal of its own, as a run has it."""
+    """Session with a fresh journal, as in a run."""
 
     def __init__(self, kind: str, url: str, folder: Path) -> None:
         self._loaded: Loaded = load_mapping(configuration(kind, url), folder)
@@ -177,13 +177,13 @@ class Ours:
         return seconds
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self._session.close()
         self._journal.close()
 
 
 class Bare:
-    """Workers on one client that send the same requests, and keep nothing."""
+    """Workers on one client that send the same requests and store nothing."""
 
     def __init__(self, kind: str, url: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -249,17 +249,17 @@ class Bare:
 
 
 Pace = tuple[float, float]
-"""Calls a second, and CPU of this process for each, ms; the server has a process of its own."""
+"""Calls per second, and this process's CPU ms per call; the server runs in another process."""
 
 
 class Stretches:
-    """Lets sides make calls; numbers their cases on and on, so that nothing is asked twice."""
+    """Drives the sides and numbers their cases consecutively, so that no case repeats."""
 
     def __init__(self) -> None:
         self._n_cells = 0
 
     def pace(self, side: Ours | Bare, n_cells: int) -> Pace:
-        """Make so many calls that were never made before."""
+        """Make new calls and return their pace."""
         asked = questions(n_cells, first=self._n_cells)
         self._n_cells += n_cells
         n_calls = sum(len(cases) for _, cases in asked)
@@ -269,7 +269,7 @@ class Stretches:
 
 
 def measure(kind: str, *, n_cells: int, rounds: int) -> list[tuple[Pace, Pace]]:
-    """Return the paces of both sides in each round."""
+    """Return both sides' paces in each round."""
     paces: list[tuple[Pace, Pace]] = []
     with (
         serving("benchmarks.throughput", ("serve",)) as url,

@@ -1,10 +1,10 @@
-"""Power and error of the promotion gate at the end of a run, and of the words for its evidence.
+"""Power and error of the promotion gate at a run's end, and of its verbal evidence.
 
     python -m benchmarks.verdicts
 
-Power: one look at binary rewards (n = 100) and normal ones clipped to [0, 1] (n = 30), true difference .1. Error:
-equal pairs in five environments, with one look, with 200 looks at a growing number of cases, and with 30 nights of
-other candidates on the same cases. *Likely*: of equal and of better pairs, how many are called at least likely better.
+Power: one check of binary rewards (n = 100) and normal ones clipped to [0, 1] (n = 30), true difference .1. Error:
+equal pairs in five environments, with one check, with 200 checks on a growing number of cases, and with 30 nights of
+other candidates on the same cases. *Likely*: the share of equal and of better pairs called at least likely better.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ ALPHA = PairedGate().alpha
 
 
 def binary(rng: np.random.Generator, n: int, gain: float, *, mean: float = 0.6) -> Floats:
-    """Return differences of passes and failures, (n,)."""
+    """Return differences of binary rewards, (n,)."""
     ours, theirs = rng.random(n) < mean + gain, rng.random(n) < mean
     return ours.astype(np.float64) - theirs
 
 
 def normal(rng: np.random.Generator, n: int, gain: float, *, mean: float = 0.5) -> Floats:
-    """Return differences of normal rewards that are clipped to [0, 1], (n,)."""
+    """Return differences of normal rewards clipped to [0, 1], (n,)."""
     levels = np.array([[mean + gain], [mean]])
     ours, theirs = np.clip(levels + 0.16 * rng.standard_normal((2, n)), 0.0, 1.0)
     return np.asarray(ours - theirs, dtype=np.float64)
@@ -47,12 +47,12 @@ ENVIRONMENTS: dict[str, Draw] = {
 
 
 def promotes(differences: Floats, n_earlier: int = 0) -> bool:
-    """Whether one look at a difference promotes, after earlier looks at the same cases."""
+    """Return whether one check promotes, after earlier checks on the same cases."""
     return one_look_p(differences) <= level_of_look(ALPHA, [n_earlier])
 
 
 def looks(rng: np.random.Generator, draw: Draw, n_looks: int = 200) -> bool:
-    """Whether any of many looks promotes, a case more at each; k counts the looks at each case."""
+    """Return whether any of many checks promotes, each with one more case; k counts checks per case."""
     differences, n_earlier = draw(rng, 30 + n_looks, 0.0), np.zeros(30 + n_looks)
     for n in range(30, 30 + n_looks):
         level = level_of_look(ALPHA, n_earlier[:n])
@@ -63,12 +63,12 @@ def looks(rng: np.random.Generator, draw: Draw, n_looks: int = 200) -> bool:
 
 
 def nights(rng: np.random.Generator, draw: Draw) -> bool:
-    """Whether any of 30 candidates, as good as the champion, is promoted on the same 60 cases."""
+    """Return whether any of 30 candidates, equal to the champion, is promoted on the same 60 cases."""
     return any(promotes(draw(rng, 60, 0.0), night) for night in range(30))
 
 
 def is_likely(differences: Floats) -> bool:
-    """Whether it is called at least likely better: the rule of ``convergence_core.result.verdict``."""
+    """Return whether ``convergence_core.result.verdict`` calls it at least likely better."""
     n, deviation = differences.size, float(differences.std(ddof=1))
     if n < LEAST_LIKELY or deviation == 0.0:
         return False
@@ -77,7 +77,7 @@ def is_likely(differences: Floats) -> bool:
 
 
 def share(n_runs: int, test: Callable[..., bool], draw: Draw, *size: float) -> str:
-    """Return how often a test is true of drawn differences, or of a source of them, in percent."""
+    """Return how often a test holds for drawn differences, or for their source, in percent."""
     rng = np.random.default_rng(11)
     n = sum(
         test(draw(rng, int(size[0]), size[1])) if size else test(rng, draw) for _ in range(n_runs)
@@ -86,7 +86,7 @@ def share(n_runs: int, test: Callable[..., bool], draw: Draw, *size: float) -> s
 
 
 def main() -> None:
-    """Print power, errors and how often a pair is called likely better."""
+    """Print power, errors and the share of pairs called likely better."""
     k = options(__doc__, runs=400).runs
     print("## Power of one look, true difference .1\n")
     print(header("rewards", "gate", "at least likely"))

@@ -1,4 +1,4 @@
-"""What earlier runs are worth, on random targets that stayed, drifted or changed since.
+"""Value of earlier runs on random targets that stayed the same, drifted or changed.
 
 python -m benchmarks.warm_start --seeds 40
 """
@@ -23,7 +23,7 @@ SPACE = mixed_space()
 MODEL = SpaceModel(space=SPACE)
 N_GENERATIONS, N_CELLS, N_CASES = 8, 50, 20
 RELATED = ("unchanged", "other level and spread, same order", "drifted", "changed one night ago")
-"""Kinds of which some earlier night tells something of today's target."""
+"""Kinds for which some earlier night is informative about today's target."""
 Value = Callable[[Params], float]
 Effects = Mapping[str, np.ndarray]
 
@@ -63,7 +63,7 @@ def value_of(effects: Effects) -> Value:
 
 
 def drifted(a: Effects, b: Effects) -> Effects:
-    """Return effects that are mostly those of ``a``."""
+    """Return effects dominated by ``a``."""
     main = ("model", "prompt", "both")
     return {
         name: 0.8 * a[name] + 0.6 * (b[name] - b[name].mean())
@@ -74,7 +74,7 @@ def drifted(a: Effects, b: Effects) -> Effects:
 
 
 def targets(seed: int) -> dict[str, tuple[list[Value], Value]]:
-    """Return by kind: targets of the two earlier nights, newest first, and today's."""
+    """Return each kind's targets: those of two earlier nights, newest first, and today's."""
     a, b = (draw_effects(np.random.default_rng([seed, i])) for i in (1, 2))
     old, new = value_of(a), value_of(b)
     return {
@@ -88,7 +88,7 @@ def targets(seed: int) -> dict[str, tuple[list[Value], Value]]:
 
 
 def night(value: Value, seed: int, start: WarmStart) -> tuple[Archive, list[float]]:
-    """Return a night's evidence, and the true value of whom each generation would hand over."""
+    """Return a night's evidence, and the true value of each generation's recommendation."""
     problem = CaseProblem(space=SPACE, value=value, n_cases=N_CASES, seed=seed)
     model = replace(MODEL, earlier=start.runs)
     sampler = ThompsonSampler(

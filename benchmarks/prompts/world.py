@@ -1,22 +1,22 @@
-"""Planted prompt worlds: a mock model whose answers depend on the properties of its prompt.
+"""Planted prompt worlds: a mock model whose answers depend on its prompt's properties.
 
-A prompt is read sentence by sentence. Each property is recognised by a phrase, whatever stands around it; a
-sentence with none is filler. The mean quality of an answer is
+The mock reads a prompt sentence by sentence and recognises each property by a phrase. A sentence without one is
+filler. The mean quality of an answer is
 
     q(prompt, case) = base + sum_p a[p, kind(case)] + sum_(p, r) b[p, r] + order - filler - length
 
-where ``a`` are effects of properties that are there, larger for the kind of case that needs them. What one answer is
-worth is q plus normal noise (sd ``NOISE_SD``), cut to [0, 1]. An answer names the symptom of one property that is
-lacking, as a bad answer does: the one that its kind of case needs most.
+where ``a`` are effects of the prompt's properties, larger for the kind of case that needs them. An answer's score is
+q plus normal noise (sd ``NOISE_SD``), clipped to [0, 1]. An answer shows the symptom of one missing property: the one
+that its kind of case needs most.
 
-``shop``: ten properties, the same in every run, nearly all of which help, so that a guess is as good as a reading.
-``b`` are interactions: ``steps`` and ``check`` hurt alone and help together, ``fallback`` confuses without ``terms``;
+``shop``: ten properties, the same in every run. Nearly all help, so guessing works as well as reading failures.
+``b`` are interactions: ``steps`` and ``check`` hurt alone and help together, ``fallback`` confuses without ``terms``.
 ``order`` rewards the format rule at the end, the role at the beginning, and steps before their check.
 
-``letters``: forty properties, of which a run needs eight, drawn by its seed; the others cost as much as filler. Failures
-alone tell which are needed. Nothing interacts, and demonstrations are worth nothing.
+``letters``: forty properties, of which a run needs eight, drawn by its seed. The others cost as much as filler. Only
+failures reveal the needed ones. There are no interactions, and demonstrations have no value.
 
-The optimum is found by trying all sets of helpful properties in their best order.
+An exhaustive search over sets of helpful properties in their best order finds the optimum.
 """
 
 import hashlib
@@ -34,19 +34,19 @@ import numpy as np
 NOISE_SD: Final = 0.2
 BASE: Final = 0.16
 FILLER: Final = 0.02
-"""Lost for each sentence without a property."""
+"""Penalty per sentence without a property."""
 LENGTH: Final = 0.00004
-"""Lost for each character beyond ``FREE_LENGTH``."""
+"""Penalty per character beyond ``FREE_LENGTH``."""
 FREE_LENGTH: Final = 600
 N_ASKED: Final = 200
-"""Evaluations of a run."""
+"""Evaluations per run."""
 N_NEEDED: Final = 8
-"""Properties that a run of ``letters`` needs."""
+"""Number of properties that a run of ``letters`` needs."""
 NEEDED_EFFECT: Final = 0.08
 
 
 class Property(NamedTuple):
-    """One property of a prompt: how it is recognised, written, missed, and what it is worth."""
+    """One prompt property: its phrase, wordings, symptom when missing, and effect."""
 
     phrase: str
     sentences: tuple[str, ...]
@@ -60,43 +60,43 @@ INTERACTIONS: Final[Mapping[tuple[str, str], float]] = {
     (one, other): gain for one, other, gain in _PLANTED["interactions"]
 }
 ALONE: Final = {"fallback": ("terms", -0.05)}
-"""Property → what it needs, and what it costs without."""
+"""Property → the property it requires, and its cost without it."""
 OWN: Final = 2.0
-"""How many times a property's effect is larger for the kind of case that needs it."""
+"""Factor of a property's effect for the kind of case that needs it."""
 LETTERS: Final[Sequence[str]] = _PLANTED["letters"]
-"""What a letter may have to hold."""
+"""Possible requirements for a letter."""
 _SHOTS: Final = "<shots>"
-"""Demonstrations begin here; they stand for the property ``example``."""
+"""Start of the demonstrations, which count as the property ``example``."""
 _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class World:
-    """What is planted; the same for everybody who runs a seed in it."""
+    """Planted truth, the same for every optimizer with the same seed."""
 
     start: str
     other_start: str
     properties: Mapping[str, Property]
     kinds: tuple[str, ...]
-    """One kind of case for each property that helps."""
+    """One kind of case per helpful property."""
 
     def property_of(self, sentence: str) -> str | None:
-        """Return which property a sentence has; ``None``: it is filler, or the task itself."""
+        """Return a sentence's property, or ``None`` for filler and the task itself."""
         lowered = sentence.lower()
         return next((n for n, p in self.properties.items() if p.phrase in lowered), None)
 
     def ordered(self, text: str) -> list[str]:
-        """Return the properties of a prompt in the order of their first sentences."""
+        """Return a prompt's properties in the order of their first sentences."""
         names = [self.property_of(sentence) for sentence in sentences_of(text)]
         return [*dict.fromkeys(name for name in names if name is not None)]
 
     def held(self, text: str) -> set[str]:
-        """Return the properties of a prompt with its demonstrations."""
+        """Return a prompt's properties, including its demonstrations."""
         shown = {"example"} & {*self.properties} if _SHOTS in text else set()
         return {*self.ordered(text)} | shown
 
     def quality(self, text: str, kind: str | None = None) -> float:
-        """Return the mean quality of answers to a kind of case; ``None``: over all kinds."""
+        """Return the mean quality of answers to a kind of case; ``None`` averages all kinds."""
         if kind is None:
             return float(np.mean([self.quality(text, each) for each in self.kinds]))
         ordered, there = self.ordered(text), self.held(text)
@@ -116,19 +116,19 @@ class World:
         return float(np.clip(value, 0.02, 0.98))
 
     def gap_closed(self, text: str) -> float:
-        """Return which share of the way from the start to the optimum a prompt has gone."""
+        """Return a prompt's share of the gap between start and optimum."""
         low, high = self.quality(self.start), best_quality(self)
         return (self.quality(text) - low) / (high - low)
 
     def missing(self, text: str, kind: str) -> str | None:
-        """Return the lacking property that a kind of case would show; ``None``: nothing is lacking."""
+        """Return the missing property that a kind of case reveals, or ``None`` if none is missing."""
         there, start = self.held(text), self.kinds.index(kind)
         return next(
             (n for n in (*self.kinds[start:], *self.kinds[:start]) if n not in there), None
         )
 
     def cases(self, n: int) -> tuple["WorldCase", ...]:
-        """Return cases, their kinds in turn; texts say nothing that a prompt could copy."""
+        """Return cases with kinds in turn. Their texts hold nothing that a prompt could copy."""
         return tuple(
             WorldCase(f"m{i:03d}", self.kinds[i % len(self.kinds)], f"message {i}: {_words(i)}")
             for i in range(n)
@@ -138,7 +138,7 @@ class World:
 @cache
 def best_quality(world: World) -> float:
     """Return the highest mean quality of a prompt."""
-    kinds = world.kinds  # they stand in their best order
+    kinds = world.kinds  # properties are in their best order
     sets = [itertools.combinations(kinds, n) for n in range(len(kinds) + 1)]
     sentences = {name: world.properties[name].sentences[-1] for name in kinds}
     return max(
@@ -149,7 +149,7 @@ def best_quality(world: World) -> float:
 
 @cache
 def planted(name: str, seed: int) -> World:
-    """Return a world by its name, ``shop`` or ``letters``."""
+    """Return the world ``shop`` or ``letters``."""
     if name == "shop":
         return SHOP_WORLD
     needed = {*np.random.default_rng([seed, 7]).choice(LETTERS, N_NEEDED, replace=False).tolist()}
@@ -178,18 +178,18 @@ SHOP_WORLD: Final = World(
 
 
 def instruction_of(text: str) -> str:
-    """Return a prompt without the demonstrations at its end."""
+    """Return a prompt without its final demonstrations."""
     return text.partition(_SHOTS)[0]
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a prompt, demonstrations left out."""
+    """Return a prompt's sentences without its demonstrations."""
     parts = _SENTENCE.findall(instruction_of(text))
     return [sentence for part in parts if (sentence := part.strip())]
 
 
 def order_gain(ordered: Sequence[str]) -> float:
-    """Return what the order of properties is worth."""
+    """Return the gain from the order of properties."""
     gain = 0.05 * (ordered[-1:] == ["format"]) + 0.02 * (ordered[:1] == ["role"])
     is_reversed = {"steps", "check"} <= {*ordered} and (
         ordered.index("check") < ordered.index("steps")
@@ -211,16 +211,16 @@ def _words(i: int) -> str:
 
 
 class WorldAnswer(NamedTuple):
-    """An answer of the mock."""
+    """Answer of the mock."""
 
     score: float
     text: str
     reason: str
-    """Empty where the answer is good."""
+    """Missing property's symptom; empty for a good answer."""
 
 
 class Mock:
-    """The mock model of one run. It counts its requests."""
+    """Mock model of one run that counts its requests."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -229,11 +229,11 @@ class Mock:
         self.n_calls = 0
 
     def ask_all(self, text: str, cases: Sequence[WorldCase]) -> list[WorldAnswer]:
-        """Answer some cases."""
+        """Answer cases."""
         return [self.ask(text, case) for case in cases]
 
     def ask(self, text: str, case: WorldCase) -> WorldAnswer:
-        """Answer one case; asked again it draws other noise."""
+        """Answer one case. Every call draws new noise."""
         key = (text, case.case_id)
         n = self._n_asked[key] = self._n_asked.get(key, 0) + 1
         self.n_calls += 1

@@ -1,9 +1,8 @@
-"""Imperfect writer of prompts: edits succeed half the time, and every one may do harm.
+"""Imperfect prompt writer: edits succeed half the time, and any of them may do harm.
 
-Each optimizer's edit adds ``N_EDITED`` properties: first those whose symptoms the request shows, then those of a named
-operator, else any that the prompt lacks. Each gets its sentence with probability ``SUCCESS``, otherwise one
-that says nothing, at a random place half the time. Every edit loses another sentence of the parent with probability
-``LOSS``.
+Every optimizer's edit adds ``N_EDITED`` properties: first those whose symptoms the request shows, then those of a named
+operator, then any that the prompt lacks. Each gets its sentence with probability ``SUCCESS``, otherwise filler; half
+of them go to a random place. An edit drops another sentence of the parent with probability ``LOSS``.
 """
 
 import re
@@ -31,7 +30,7 @@ OF_OPERATOR: Final = {
     "constraint-addition": ("facts", "format", "priority"),
     "task-decomposition": ("steps", "check"),
 }
-"""Operator → properties of ``shop`` that it stands for; elsewhere it stands for none."""
+"""Operator → its properties in ``shop``; in other worlds it has none."""
 _TAGGED: Final = {
     name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL)
     for name in ("operator", "prompt", "failures")
@@ -41,18 +40,18 @@ _N_PROMPTS: Final = re.compile(r"^Write (\d+) prompts ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """The writer of a run; it knows how properties are written, not which ones help."""
+    """Writer of a run. It knows the wording of properties, but not which ones help."""
 
     world: World
     rng: np.random.Generator
 
     def edit(self, operator: str, parents: Sequence[str], shown: str = "") -> str:
-        """Return the prompt that an operator makes.
+        """Return an operator's prompt.
 
         Args:
             operator: ``reflect`` reads symptoms, ``blind`` adds any properties; others as in the engine.
-            parents: one prompt, or two to merge.
-            shown: text of the failures.
+            parents: One prompt, or two to merge.
+            shown: Text of the failures.
         """
         listed = sentences_of(parents[0]) if parents else [self.world.start]
         if operator == "context-reduction":
@@ -94,7 +93,7 @@ class Writer:
         return [*map(str, self.rng.permutation(lacking)[:N_EDITED])]
 
     def _sentence(self, name: str) -> str:
-        """Return what an attempt to write a property comes to."""
+        """Return the sentence from an attempt to write a property."""
         if self._succeeds():
             return str(self.rng.choice(self.world.properties[name].sentences))
         return self._filler()
@@ -114,7 +113,7 @@ class Writer:
         return bool(self.rng.random() < SUCCESS)
 
     def answer(self, content: str) -> str:
-        """Return the answer to a request of the engine."""
+        """Answer a request of the engine."""
         tagged = {name: pattern.findall(content) for name, pattern in _TAGGED.items()}
         n = _N_PROMPTS.search(content)
         texts = [

@@ -1,4 +1,4 @@
-"""Three synthetic landscapes: spaces whose true mean reward is known."""
+"""Three synthetic landscapes with known true mean rewards."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ class Landscape:
     parameters: dict[str, Any]
     value: Callable[[Params], float]
     optimum: float
-    """Its highest value."""
+    """Highest value."""
 
     def configuration(self, seed: int) -> Any:
-        """Return a configuration whose space this is."""
+        """Return a configuration with this space."""
         return parse_mapping(
             {
                 "api": {"name": "landscape", "function": "m:f"},

@@ -1,4 +1,4 @@
-"""One run on a landscape, with a simulated thinker or none."""
+"""One run on a landscape, with or without a simulated thinker."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class RunOutcome:
     """Regrets of a run."""
 
     regret: float
-    """Mean over its cells."""
+    """Mean regret over the run's cells."""
     final_regret: float
-    """Of the candidate handed over."""
+    """Regret of the recommended candidate."""
 
 
 def play(
@@ -74,7 +74,7 @@ def make_learner(
 def generations(
     setting: "Setting", learner: RlpLearner | None, reward: Callable[[Params, Cell], float]
 ) -> Iterator[tuple[list[Trial], Params]]:
-    """Yield the trials of each generation, and the setting that is recommended after it."""
+    """Yield each generation's trials and the setting recommended after it."""
     search = setting.sampler.start()
     surrogate = SpaceModel(space=setting.space)
     for generation in range(setting.n_generations):
@@ -95,7 +95,7 @@ def generations(
 
 @dataclass(frozen=True)
 class Generation:
-    """What a learner reads of a ``StudyState``."""
+    """The fields of a ``StudyState`` that a learner reads."""
 
     search: SearchState
     next_generation: int
@@ -103,7 +103,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a learner reads of a ``Study``: a sampler over a space, without a run."""
+    """The part of a ``Study`` that a learner reads: a sampler over a space, without a run."""
 
     sampler: Sampler
     space: Space
@@ -114,15 +114,15 @@ class Setting:
 
     @property
     def schedule(self) -> SimpleNamespace:
-        """The one entry that is read."""
+        """Schedule with the only field that the learner reads."""
         return SimpleNamespace(deterministic=False)
 
     def share_left(self, generation: int) -> float:
-        """Return the share of the generations that is left before one."""
+        """Return the share of generations left before this one."""
         return max(0.0, 1.0 - generation / self.n_generations)
 
     def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> PlannedGeneration:
-        """Plan a generation; ``keeps``: its draws are used up."""
+        """Plan a generation. Unless ``keeps``, restore the random generator's state."""
         before = self.rng.bit_generator.state
         plan = self.sampler.ask(
             state.search,
@@ -145,7 +145,7 @@ class Setting:
 
 
 def evaluate(plan: Plan, reward: Callable[[Params, Cell], float], generation: int) -> list[Trial]:
-    """Return rewards of a plan, held to [0, 1]."""
+    """Return a plan's trials, with rewards clipped to [0, 1]."""
     return [
         Trial(
             candidate=assignment.candidate,

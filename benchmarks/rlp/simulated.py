@@ -1,4 +1,4 @@
-"""Thinkers that are good, useless or wrong, without a model; and a learner that always believes them."""
+"""Good, useless and wrong thinkers without a model, and a learner that always trusts them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["good", "useless", "wrong"]
 Way: TypeAlias = Literal["plain", "trust", "rlp"]
 FORECAST_SD = 0.1
 REACH = 0.15
-"""How far from its idea of the optimum a proposed number may lie, in parts of its range."""
+"""Maximum distance of a proposed number from the assumed optimum, as a share of its range."""
 SLOPES: Mapping[Kind, tuple[float, float]] = {
     "good": (1.0, 0.05),
     "useless": (0.0, 0.14),
@@ -30,18 +30,18 @@ SLOPES: Mapping[Kind, tuple[float, float]] = {
 
 
 class Simulated:
-    """Forecasts and proposes as its kind does, without a model."""
+    """Simulated thinker of a kind: forecasts and proposes without a model."""
 
     def __init__(
         self, kind: Kind, space: Space, value: Callable[[Params], float], seed: int
     ) -> None:
-        """Prepare to think.
+        """Initialize the thinker.
 
         Args:
-            kind: what it is worth.
-            space: of the candidates.
-            value: expected score of a candidate.
-            seed: of what it errs in.
+            kind: Quality of its thoughts.
+            space: Space of the candidates.
+            value: Maps parameters to their expected score.
+            seed: Seed of its errors.
         """
         self.model = None
         self.settings = RlpConfig()
@@ -52,7 +52,7 @@ class Simulated:
         self._about = ranked[-1] if kind == "good" else ranked[0]
 
     async def write(self, draft: Thought, request: ThoughtRequest, *_: Any) -> Thought:
-        """Return a thought of its kind."""
+        """Return a thought with forecasts and settings."""
         settings = {}
         for _number in range(request.n_settings):
             candidate = request.space.candidate(self._near(request.space), "rlp")
@@ -91,10 +91,10 @@ class Simulated:
 
 
 class Inline:
-    """A session that runs the simulated thinker's work at once."""
+    """Session that runs the simulated thinker synchronously."""
 
     def run(self, work: Callable[[Any], Any]) -> Any:
-        """Drive a coroutine that never waits."""
+        """Run a coroutine that never waits."""
         coroutine = work(None)
         try:
             coroutine.send(None)
@@ -104,9 +104,9 @@ class Inline:
 
 
 class Trusting(RlpLearner):
-    """Believes every thought, whatever it forecast: what RLP is measured against."""
+    """Learner that always trusts every thought: the baseline for RLP."""
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
-        """Return the expert with all of the weight, and nothing reserved."""
+        """Return the expert with the full weight and no reserved trials."""
         self.state = replace(self.state, weight=1.0)
         return replace(super().advise(study, state, advice), reserves=False)

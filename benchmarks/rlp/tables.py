@@ -13,7 +13,7 @@ from benchmarks.tables import header, row, with_ends
 
 
 def one(task: tuple[str, Way, Kind, int]) -> tuple[float, float]:
-    """Return the regrets of one run; for worker processes."""
+    """Return the regrets of one run, for worker processes."""
     name, way, thinker, seed = task
     outcome = play(LANDSCAPES[name], way, thinker, seed)
     return outcome.regret, outcome.final_regret
@@ -28,9 +28,9 @@ def measure(
     """Print the table of one landscape.
 
     Args:
-        name: of the landscape.
-        n_seeds: from 0.
-        n_processes: worker processes.
+        name: Name of the landscape.
+        n_seeds: Number of seeds, from 0.
+        n_processes: Number of worker processes.
     """
     ways: list[tuple[Way, Kind]] = [("plain", "good")]
     ways += [
@@ -43,7 +43,7 @@ def measure(
 
 
 def show(name: str, rows: Mapping[tuple[Way, Kind], np.ndarray]) -> None:
-    """Print regrets of ways and thinkers, each (n_seeds, 2), with changes against the plain way."""
+    """Print regrets of methods and thinkers, each (n_seeds, 2), with changes against plain search."""
     plain = rows["plain", "good"]
     print(f"\n{name}: {len(plain)} seeds\n")
     names = ("thinker", "way", "regret per cell", "change, paired", "final regret")

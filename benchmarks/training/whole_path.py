@@ -1,19 +1,18 @@
-"""Training from ratings through the whole path, where the truth is known.
+"""Training from ratings through the whole path, with a known truth.
 
     OMP_NUM_THREADS=1 python -m benchmarks.training.whole_path --seeds 5
     OMP_NUM_THREADS=1 python -m benchmarks.training.whole_path --world real --variants ratings --seeds 3
 
-`convergence serve --chat` answers each question several times over HTTP, a synthetic rater marks each answer
-over HTTP, the flow `train` makes an adapter and judges it, and the same server, still running, answers the
-held-out questions again. World `tiny`: a model that speaks of capitals, made anew for each seed; `real`:
-SmolLM2-135M, asked for capitals.
+`convergence serve --chat` answers each question several times over HTTP, and a synthetic rater marks each answer
+over HTTP. The flow `train` makes and judges an adapter, and the same running server answers the held-out questions
+again. World `tiny` trains a new model of capitals for each seed; `real` asks SmolLM2-135M for capitals.
 
-Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
-or (`shuffled-marks`) by the held-out marks alone; `few`, 24 of the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
-`few-liar` the same pairs turned around, by a judge that failed it.
+Variants: `ratings`, unchanged; `shuffled`, with marks shuffled among the answers, judged by the rater or
+(`shuffled-marks`) by the held-out marks alone; `few`, 24 of the ratings; `few-pairs`, these plus pairs of the other
+answers, preferred by a judge that passed its audit; `few-liar`, the reversed pairs, by a judge that failed it.
 
 A row has the true mean rating of held-out answers before and after, its gain with a 95 % interval over questions,
-the checks that failed, KL in nats per answer, and the share of well-formed answers after, by the gate's rules.
+the failed checks, KL in nats per answer, and the final share of well-formed answers by the gate's rules.
 """
 
 import csv
@@ -65,15 +64,15 @@ N_CLIENTS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A way of rating and training."""
+    """Variant of rating and training."""
 
     training: dict[str, Any]
-    """Keys of `feedback.training` beside the world's; `None` takes one away."""
+    """Keys of `feedback.training` on top of the world's; `None` removes one."""
     is_shuffled: bool = False
     is_few: bool = False
-    """Whether only ``N_FEW`` answers that train are rated."""
+    """Whether only ``N_FEW`` training answers are rated."""
     pairs: Literal["none", "audited", "lying"] = "none"
-    """Judged pairs of the answers that train."""
+    """Source of judged pairs of training answers."""
 
 
 VARIANTS: Final = {
@@ -90,12 +89,12 @@ WORLDS: Final = {"tiny": tiny, "real": real}
 MOST_TRIES: Final = 5
 N_FEW: Final = 24
 STEEP: Final = 2.0
-"""Log-odds of a judge for each point that an answer deserves more."""
+"""A judge's log-odds per point of difference in true rating."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as the endpoint gave it."""
+    """Answer from the endpoint."""
 
     interaction_id: str
     question: str
@@ -114,7 +113,7 @@ def write_configuration(folder: Path, world: World, variant: Variant) -> None:
 
 @contextmanager
 def served(folder: Path) -> Iterator[httpx.Client]:
-    """Serve a folder's chat; yield a client of it."""
+    """Serve a folder's chat; yield a client."""
     command = [sys.executable, "-m", "convergence", "serve", "--chat", "--no-ui", "--port", "0"]
     command += ["--token", f"{TOKEN}=chat,update"]
     server = subprocess.Popen(
@@ -132,7 +131,7 @@ def served(folder: Path) -> Iterator[httpx.Client]:
 
 
 def at_once(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-    """Work on items by several clients at once."""
+    """Process items with several clients in parallel."""
     with ThreadPoolExecutor(N_CLIENTS) as pool:
         return list(pool.map(work, items))
 
@@ -144,7 +143,7 @@ def ask(client: httpx.Client, questions: list[str]) -> list[Answer]:
         messages = [{"role": "user", "content": question}]
         body = {"model": "assistant", "user": RATER, "messages": messages}
         response = client.post("/v1/chat/completions", json=body)
-        for _ in range(MOST_TRIES):  # an empty answer is refused and not logged
+        for _ in range(MOST_TRIES):  # the service rejects an empty answer and does not log it
             if response.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
                 response = client.post("/v1/chat/completions", json=body)
         response.raise_for_status()
@@ -157,7 +156,7 @@ def ask(client: httpx.Client, questions: list[str]) -> list[Answer]:
 def rate(
     client: httpx.Client, world: World, answers: list[Answer], variant: Variant, seed: int
 ) -> None:
-    """Mark every answer as the synthetic rater does, or by marks dealt at random."""
+    """Mark every answer as the synthetic rater does, optionally shuffling the marks."""
     rng = random.Random(seed)  # noqa: S311 - a simulation
     marks = [world.rated(one.question, one.text, rng) for one in answers]
     if variant.is_shuffled:
@@ -172,7 +171,7 @@ def rate(
 
 
 def prefer(folder: Path, world: World, answers: list[Answer], *, is_lying: bool) -> None:
-    """Publish judged pairs of answers to one question, as a round of preferences leaves them."""
+    """Publish judged pairs of answers to one question, as a preference round does."""
     pairs: list[JudgedPair] = []
     for first, second in pairwise(answers):
         if first.question != second.question or first.text == second.text:
@@ -232,11 +231,11 @@ def measure(
     """Play one variant in a new folder; return its row.
 
     Args:
-        world: what is asked.
-        model: folder of its model; ``None``: a packaged one.
-        folder: is made.
-        name: of the variant.
-        seed: of the marks.
+        world: Questions and true ratings.
+        model: Folder of the world's model; ``None`` means a packaged one.
+        folder: New folder.
+        name: Name of the variant.
+        seed: Seed of the marks.
     """
     from flows.train import train  # noqa: PLC0415 - brings Prefect
 
@@ -299,7 +298,7 @@ def measure(
 
 
 def main() -> None:
-    """Write one row for each seed and variant."""
+    """Write one row per seed and variant."""
     args = options(__doc__, world="tiny", seeds=5, variants=tuple(VARIANTS))
     world = WORLDS[args.world]()
     writer = None

@@ -1,4 +1,4 @@
-"""Worlds whose truth is known: a model, its questions, and what each answer deserves."""
+"""Worlds with a known truth: a model, its questions and each answer's true rating."""
 
 import random
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from tests.support.spoken_chat_model import make_tiny_chat_model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What is asked, what an answer deserves, and how a model of it is trained."""
+    """Questions, true ratings of answers, and training of a model."""
 
     questions: tuple[str, ...]
     deserved: Callable[[str, str], float]
-    """Question, answer → its rating without noise, in [1, 5]."""
+    """Maps question and answer to the true rating in [1, 5]."""
     noise: float
     """Standard deviation of one rating."""
     n_answers: int
-    """Rated ones to each question that trains."""
+    """Rated answers per training question."""
     n_held_out: int
-    """Rated ones to each other question."""
+    """Rated answers per held-out question."""
     rater: str
-    """Source of `rater.py:rate`, which judges at the gate."""
+    """Source of `rater.py:rate`, the gate's rater."""
     configuration: dict[str, Any]
     make_model: Callable[[Path, int], None] | None = None
-    """Writes the model of a seed to a folder; ``None``: it is a packaged one."""
+    """Writes the model for a seed to a folder; ``None`` means a packaged model."""
 
     def rated(self, question: str, answer: str, rng: random.Random) -> int:
         """Return one noisy rating."""
@@ -38,7 +38,7 @@ class World:
 
 
 def tiny() -> World:
-    """Return the world of eight capitals, whose model is made on the spot."""
+    """Return the world of eight capitals, which trains its own model."""
 
     def deserved(question: str, answer: str) -> float:
         asked = capitals_world.question_of(question)
@@ -81,17 +81,17 @@ WORDS: Final = {
     for country, word in (pair.split() for pair in CAPITALS.replace("\n", " ").split(";"))
 }
 PERSONA: Final = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-"""What SmolLM2's own template says where nothing else does."""
+"""Default system message in SmolLM2's template."""
 
 
 def deserved_capital(question: str, answer: str) -> float:
-    """Return what an answer to a question for a capital deserves: brevity, and a little the right word."""
+    """Return the true rating of an answer: mostly for brevity, a little for the right word."""
     brevity = min(1.0, max(0.0, (28 - len(answer.split())) / 24))
     return 1 + 1.5 * (WORDS[question].lower() in answer.lower()) + 2.5 * brevity
 
 
 def real() -> World:
-    """Return the world of capitals that SmolLM2-135M is asked for."""
+    """Return the world that asks SmolLM2-135M for capitals."""
     configuration = yaml.safe_load(capitals_world.configuration_text())
     configuration["api"]["request"]["options"] = {"model": PACKAGED, "max_tokens": 32}
     configuration["feedback"]["roles"] = {"assistant": PERSONA}

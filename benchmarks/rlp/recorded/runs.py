@@ -30,16 +30,16 @@ N_CANDIDATES: Final = 8
 FOLDER: Final = Path(__file__).parent
 TASKS: Final[Mapping[str, Any]] = json.loads((FOLDER / "tasks.json").read_text("utf-8"))
 REPLIES: Final[Mapping[str, Any]] = json.loads((FOLDER / "replies.json").read_text("utf-8"))
-"""Task, seed and generation → reply; the one of generation 0 serves every seed."""
+"""Task, seed and generation → reply. All seeds share generation 0's reply."""
 
 
 class MissingReplyError(LookupError):
-    """No reply is recorded: the key of the reply, and the prompt."""
+    """Missing recorded reply, with its key and prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWriter(ThoughtWriter):
-    """The product's writer, whose model is the record, or draws settings blindly."""
+    """The product's writer with recorded replies, or with random settings, as its model."""
 
     task: str
     seed: int
@@ -66,9 +66,9 @@ class RecordedWriter(ThoughtWriter):
 
 
 def play(task: str, way: Way, seed: int) -> tuple[float, float, float]:
-    """Return the recommendation's regret after the first generation and at the end, and the mean gain.
+    """Return the recommendation's regret after the first and last generation, and the mean gain.
 
-    The gain is the information gain of the forecasts in nats a generation; 0 without any.
+    The gain is the forecasts' information gain in nats per generation; 0 without forecasts.
     """
     configuration = parse_mapping(
         {**TASKS[task], "optimization": {"algorithm": "mab_evolution", "seed": seed}}
@@ -105,7 +105,7 @@ def play(task: str, way: Way, seed: int) -> tuple[float, float, float]:
 
 
 def nearest(p: Parameter, value: ParamValue) -> Any:
-    """Return the choice of a table next to a value, on a log scale where no choice is 0."""
+    """Return a table's choice nearest to a value, on a log scale if no choice is 0."""
     if p.kind == "categorical":
         return value
     place = math.log if p.choices[0] else float
