@@ -180,7 +180,10 @@ class PageSource:
         self.store.close()
 
     def _inputs_of(self, record: RunRecord) -> "_Inputs":
-        return self._inputs(record.config_json, record.base_dir, record.cases_sha256)
+        # With the id, since the files may be others than when an earlier run was read.
+        return self._inputs(
+            record.run_id, record.config_json, record.base_dir, record.cases_sha256
+        )
 
 
 class _Inputs(NamedTuple):
@@ -192,7 +195,7 @@ class _Inputs(NamedTuple):
     case_names: Mapping[str, str]
 
 
-def _inputs(config_json: str, base_dir: str, cases_sha256: str) -> _Inputs:
+def _inputs(_run_id: str, config_json: str, base_dir: str, cases_sha256: str) -> _Inputs:
     try:
         loaded = load_mapping(stored_mapping(config_json), Path(base_dir), allow_callable=True)
     except ConfigurationError:  # its files are gone

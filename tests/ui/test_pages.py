@@ -84,6 +84,18 @@ def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     assert source.configuration(older).api.name == "known"
 
 
+def test_files_that_one_run_lacked_are_read_again_for_the_next(project):
+    store = ParquetStore(store_of(project))
+    (record,) = store.runs()
+    record = replace(record, base_dir=str(project))
+    source, file = PageSource(store), project / "cases.json"
+    content = file.read_bytes()
+    file.unlink()
+    assert not source.cases(record)
+    file.write_bytes(content)
+    assert len(source.cases(replace(record, run_id="later"))) == 12
+
+
 def test_the_sections_of_a_run_are_those_of_its_report(
     viewer: Viewer, result: RunResult, run: str
 ):
