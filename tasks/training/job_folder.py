@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -152,8 +152,8 @@ def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
 
 def write_result(folder: Path, result: TrainingResult) -> None:
     """Write the figures of a finished job."""
-    fields = asdict(replace(result, adapter=None))
-    write_file(folder / RESULT, json.dumps(fields))
+    figures = asdict(replace(result, adapter=None))
+    write_file(folder / RESULT, json.dumps(figures))
 
 
 def read_result(folder: Path) -> TrainingResult | None:
@@ -161,6 +161,7 @@ def read_result(folder: Path) -> TrainingResult | None:
     path = folder / RESULT
     if not path.is_file() or not (folder / ADAPTER / WEIGHTS).is_file():
         return None
-    fields = json.loads(path.read_text("utf-8"))
-    fields.update(adapter=folder / ADAPTER, losses=tuple(fields["losses"]))
-    return TrainingResult(**fields)
+    stored = json.loads(path.read_text("utf-8"))
+    stored.update(adapter=folder / ADAPTER, losses=tuple(stored["losses"]))
+    names = {field.name for field in fields(TrainingResult)}  # earlier versions wrote others, too
+    return TrainingResult(**{name: value for name, value in stored.items() if name in names})
