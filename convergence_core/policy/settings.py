@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 AT_LEAST_ONE = ("input_dim", "action_dim", "n_epochs", "batch_size", "buffer_size")
 SHARES = ("gamma", "gae_lambda")
 NOT_NEGATIVE = ("entropy_coef", "value_coef")
+OPTIONAL = ("total_steps", "value_clip", "target_kl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,8 @@ class PPOConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None:
-                rule = _broken_rule(field.name, value)
+            if value is not None or field.name not in OPTIONAL:
+                rule = "a number" if value is None else _broken_rule(field.name, value)
                 if rule:
                     raise ValueError(f"`{field.name}` must be {rule}, but got {value!r}")
 

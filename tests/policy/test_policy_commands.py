@@ -80,6 +80,8 @@ def test_a_client_trains_a_policy_and_its_steps_are_in_the_tables(tmp_path: Path
         (("--set", "gamma=2"), "`gamma` must be in [0, 1], but got 2"),
         (("--set", "n_epochs=many"), "`n_epochs` must be a whole number"),
         (("--set", "gamma"), "must set one of"),
+        (("--set", "gamma=null"), "`gamma` must be a number, but got None"),
+        *((("--set", f"gamma={text}"), "must have a finite number") for text in (".nan", "[", "")),
         (("--offline",), "needs a configuration with an `llm` to mock"),
     ],
 )

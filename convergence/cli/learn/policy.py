@@ -115,7 +115,15 @@ def policy_settings(
                 "--set", f"must set one of {', '.join(names)}", "Write e.g. `learning_rate=0.0001`.",
                 value=assignment,
             )  # fmt: skip
-        values[key] = read_yaml(text, None).data
+        source = read_yaml(text, None)
+        if source.problems:
+            raise ConfigurationError.of(
+                "--set",
+                "must have a finite number",
+                "Write e.g. `learning_rate=0.0001`.",
+                value=assignment,
+            )
+        values[key] = source.data
     try:
         ppo = PPOConfig(**fixed, **values)
     except (ValueError, TypeError) as error:
