@@ -12,6 +12,7 @@ import pytest
 
 from convergence.__main__ import run
 from convergence.policy import EpisodeResult, PolicyClient
+from convergence.policy.__main__ import demonstrate
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.serving.fold import fold_store
 from tasks.store.policy.experience_store import ExperienceStore
@@ -97,6 +98,13 @@ def test_a_wrong_setting_is_refused_before_anything_is_served(
     assert rule in capsys.readouterr().err
     with ExperienceStore(tmp_path / "other") as store:
         assert store.latest_version() is None
+
+
+def test_the_demonstration_trains_a_policy_without_a_service(capsys: pytest.CaptureFixture[str]):
+    demonstrate()
+    means = [float(mean) for mean in re.findall(r"an episode (\S+)", capsys.readouterr().out)]
+    assert len(means) == 8
+    assert means[-1] > means[0]
 
 
 @pytest.mark.slow
