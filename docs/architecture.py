@@ -1,8 +1,8 @@
-"""Picture and list of rooms of docs/architecture.md, drawn from the import graph.
+"""Picture and room list of docs/architecture.md, generated from the import graph.
 
     python -m docs.build
 
-writes both; a test holds them against the tree.
+writes both. A test compares them with the tree.
 """
 
 import ast
@@ -22,10 +22,10 @@ LAYERS = {
     "tasks": "touches the world",
     "convergence_core": "decides, without I/O",
 }
-"""Package → its part, from the top; each imports only what lies below it."""
+"""Package → role, from the top. Each package imports only from those below it."""
 
 WIDTH, LEFT, BOX, GAP, BAND = 1220, 190, 106, 8, 18
-"""Of the picture: its width, where boxes begin, a box's width, space between boxes and bands."""
+"""Layout in pixels: picture width, left edge of boxes, box width, box gap and band gap."""
 HEIGHT_OF_BOX = 28
 
 
@@ -35,7 +35,7 @@ def sentence(module: str) -> str:
 
 
 def _floors_of(package: str) -> list[list[str]]:
-    """Return the rooms of a package by height, highest first, without its own name."""
+    """Return a package's rooms by height, highest first, without the package's name."""
     found = [
         [room.partition(".")[2] for room in floor if not room.endswith(".__main__")]
         for floor in floors(rooms(package))
@@ -44,7 +44,7 @@ def _floors_of(package: str) -> list[list[str]]:
 
 
 def _box(x: int, y: int, name: str) -> list[str]:
-    """Return a room; folders have a frame, loose modules none."""
+    """Return a room's box. Folders have a frame, single modules do not."""
     frame = f'<rect x="{x}" y="{y}" width="{BOX}" height="{HEIGHT_OF_BOX}" rx="5"/>'
     middle = f'x="{x + BOX // 2}" y="{y + 19}"'
     return [frame, f'<text {middle} text-anchor="middle">{escape(name)}</text>']
@@ -66,7 +66,7 @@ def picture() -> str:
             f'<rect class="band" x="8" y="{y}" width="{WIDTH - 16}" height="{height}" rx="8"/>',
             f'<text class="layer" x="20" y="{y + 23}">{package}</text>',
         ]
-        # One floor leaves no second line: the part stands beside the name there.
+        # One floor leaves no second line, so the role stands next to the name.
         if len(rows) > 1:
             parts.append(f'<text class="role" x="20" y="{y + 41}">{role}</text>')
         for index, row in enumerate(rows):
@@ -96,7 +96,7 @@ def picture() -> str:
 
 
 def list_of_rooms() -> str:
-    """Return the rooms by layer, each with what its docstring says."""
+    """Return the rooms by layer, each with its docstring's first line."""
     lines = []
     for package, role in LAYERS.items():
         lines.append(f"**{package}**: {role}\n")
@@ -113,7 +113,7 @@ def list_of_rooms() -> str:
 
 
 def page() -> str:
-    """Return docs/architecture.md with a list of the rooms that are there."""
+    """Return docs/architecture.md with the current list of rooms."""
     text = PAGE.read_text(encoding="utf-8")
     block = f"<!-- rooms -->\n{list_of_rooms()}\n<!-- end of rooms -->"
     return re.sub(r"<!-- rooms -->.*<!-- end of rooms -->", lambda _: block, text, flags=re.DOTALL)

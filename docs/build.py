@@ -2,7 +2,7 @@
 
     python -m docs.build
 
-A test holds the pages equal to what this script writes.
+A test checks that the pages equal this script's output.
 """
 
 from collections.abc import Collection, Mapping
@@ -114,14 +114,14 @@ production data as of the latest export (`convergence fold`). Columns whose name
 
 
 MOST_INLINE = 3
-"""Keys that a section may have without a heading of its own."""
+"""Maximum keys of a section without a separate heading."""
 PLAIN = frozenset({"text", "integer", "number", "boolean", "mapping", "any JSON"})
-"""Types that the meaning of a key says anyway."""
+"""Types that a key's meaning already implies."""
 NO_DEFAULT: Mapping[str, list[str]] = {
     "required": ["*required*"],
     **{text: [] for text in ("absent", "its defaults", "see text", '""', "{}", "[]")},
 }
-"""What stands for a default that tells nothing."""
+"""Uninformative default → its replacement."""
 
 
 def configuration_page() -> str:
@@ -144,7 +144,7 @@ def _n_below(key: str, rows: Mapping[str, ReferenceRow]) -> int:
 
 
 def _heading(key: str, headings: Collection[str]) -> str:
-    """Return the nearest heading above a key; its own if it is one."""
+    """Return the nearest heading at or above a key."""
     above = [heading for heading in headings if key.startswith((f"{heading}.", f"{heading}["))]
     return key if key in headings else max(above, key=len)
 

@@ -1,9 +1,9 @@
-"""Draw the picture of docs/how-it-chooses.md by the engine itself, on a function of one number.
+"""Draw the picture of docs/how-it-chooses.md with the real engine, on a function of one number.
 
     python -m docs.choosing_picture
 
-Left: rewards of candidates that were asked different cases, as they are and freed of the cases'
-hardness. Middle: the posterior and five draws of it. Right: who gets the places of a generation.
+Left: rewards of candidates evaluated on different cases, raw and adjusted for case difficulty.
+Middle: the posterior and five draws. Right: the candidates that fill a generation's slots.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ def value(x: float) -> float:
 
 
 def evidence() -> Archive:
-    """Ask nine candidates five cases each, in three generations with cases of their own."""
+    """Evaluate nine candidates on five cases each, in three generations with separate cases."""
     rng = np.random.default_rng(11)
     hardness = 0.15 * rng.standard_normal(N_CASES)
     hardness -= hardness.mean()
@@ -47,7 +47,7 @@ def evidence() -> Archive:
         again = {(f"c{j:02d}", 0): float(r) for j, r in zip(cases, rewards, strict=True)}
         if (
             i % 3 == 1
-        ):  # one of each generation is asked further cases: they tie the others together
+        ):  # one candidate per generation gets further cases, which link the generations
             more = (cases + CHUNK) % N_CASES
             rewards = value(x) + hardness[more] + 0.14 * rng.standard_normal(CHUNK)
             again |= {(f"c{j:02d}", 0): float(r) for j, r in zip(more, rewards, strict=True)}
@@ -58,7 +58,7 @@ def evidence() -> Archive:
 
 
 def draw(figure: "Figure") -> None:
-    """Fill the three panels."""
+    """Draw the three panels."""
     archive = evidence()
     fitted = SpaceModel(space=SPACE).fit(archive)
     assert fitted.learned is not None
@@ -71,7 +71,7 @@ def draw(figure: "Figure") -> None:
     beliefs = fitted.posterior(everyone)
     drawn = beliefs.draws(np.random.default_rng(4), N_PLACES)
     xs = np.array([float(c.params["temperature"]) for c in everyone])
-    order = len(known) + np.argsort(xs[len(known) :])  # known ones have an own effect beside
+    order = len(known) + np.argsort(xs[len(known) :])  # known ones also have their effect
     low, high = beliefs.interval(0.9)
     middle.fill_between(
         xs[order], low[order], high[order], color=COLOURS["winner"], alpha=0.15, linewidth=0
@@ -104,7 +104,7 @@ def _evidence(axes: "Axes", archive: Archive, learned: FittedEvidence, known: np
 
 
 def _places(axes: "Axes", xs: np.ndarray, drawn: np.ndarray, n_known: int) -> None:
-    """Give each draw's place to its highest: a known one twice at most, a new one once."""
+    """Give each draw's slot to its highest candidate: a known one at most twice, a new one once."""
     wins: Counter[int] = Counter()
     for one in drawn:
         for i in np.argsort(-one):

@@ -1,4 +1,4 @@
-"""Reference of the configuration's keys, in the order of the models."""
+"""Reference of configuration keys, in the order of the models."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from convergence_core.config.schema import (
 )
 
 _LISTED_ELSEWHERE = frozenset({("JudgeMetric", "llm")})
-"""Sections whose keys the reference lists at another place."""
+"""Sections whose keys the reference lists elsewhere."""
 MOST_NAMED = 6
-"""Most types that the reference names before a key."""
+"""Maximum number of types that the reference names before a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def _rows(model: type[Section], prefix: str) -> Iterator[ReferenceRow]:
 
 
 def _options_rows(options: list[type[Section]], path: str) -> Iterator[ReferenceRow]:
-    """Yield each key of a union's options once, under the options that have it."""
+    """Yield each key of a union once, with the options that have it."""
     for key in dict.fromkeys(key for option in options for key in fields_of(option)):
         holders = [option for option in options if key in fields_of(option)]
         kinds = [str(kind) for option in holders for kind in kinds_of(option)]
@@ -67,7 +67,7 @@ def _options_rows(options: list[type[Section]], path: str) -> Iterator[Reference
 
 
 def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceRow:
-    """Return the row of a key, whose field stands in one section or in several options of a union."""
+    """Return a key's row, from one section or several options of a union."""
     (model, first), key = fields[0], path.rpartition(".")[2]
     texts = []
     for _, info in fields:

@@ -1,4 +1,4 @@
-"""Import graph of the packages: modules, rooms, circles, and how high each room stands."""
+"""Import graph of the packages: modules, rooms, cycles and the height of each room."""
 
 import ast
 import functools
@@ -27,7 +27,7 @@ def tree(name: str) -> ast.Module:
 
 
 def module_of(name: str) -> str | None:
-    """Return the module that an imported name is, or lies in; ``None``: not one of ours."""
+    """Return the project module of an imported name, or ``None`` for a foreign one."""
     while name and name not in modules():
         name = name.rpartition(".")[0]
     return name or None
@@ -35,7 +35,7 @@ def module_of(name: str) -> str | None:
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Return module → modules of ours that it imports, anywhere in it."""
+    """Return module → project modules that it imports, at any level."""
     found: dict[str, set[str]] = {name: set() for name in modules()}
     for name, targets in found.items():
         for node in ast.walk(tree(name)):
@@ -51,7 +51,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: its package's folder, or itself if it lies loose on top."""
+    """Return a module's room: its folder in the package, or itself at the top level."""
     return ".".join(module.split(".")[:2])
 
 
@@ -60,7 +60,7 @@ def rooms(package: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {
         room_of(name): set()
         for name in modules()
-        # Files beside the packages, such as a health check of an image, are in no room.
+        # Files outside the packages, such as an image's health check, are in no room.
         if name.startswith(f"{package}.") and room_of(name) in modules()
     }
     for name, targets in imports().items():
@@ -72,7 +72,7 @@ def rooms(package: str) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
-    """Return the sets of nodes that reach each other."""
+    """Return the sets of mutually reachable nodes."""
 
     @functools.cache
     def reached(start: str) -> frozenset[str]:
@@ -93,9 +93,9 @@ def circles(graph: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
 
 
 def floors(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the nodes by height, lowest first: each stands above all that it imports.
+    """Return the nodes by height, lowest first. Each node is above its imports.
 
-    Nodes that import each other stand on one floor.
+    Nodes that import each other share a floor.
     """
     group = {node: circle for circle in circles(graph) for node in circle}
 

@@ -1,10 +1,10 @@
-"""Pictures of the pages Chat, Training and Review, from a tiny model that learns capitals.
+"""Screenshots of Chat, Training and Review, from a tiny model that learns capitals.
 
     python -m docs.learning_pictures
 
-Plays `tests.support.capitals_world`, serves its folder with `convergence serve --chat`, asks and marks there over
-HTTP, and photographs the pages in headless Chromium (`npm --prefix ui ci` first). It needs the extra
-`local`. Nothing outside is called.
+Plays `tests.support.capitals_world`, serves its folder with `convergence serve --chat`, asks and marks over HTTP, and
+takes screenshots in headless Chromium (`npm --prefix ui ci` first). It needs the extra `local` and makes no external
+call.
 """
 
 import os
@@ -30,12 +30,12 @@ PICTURES = {
     "chat-1440-light": "ui-chat",
     "review-1440-dark": "ui-review",
 }
-"""File that ui/test/pictures.mjs writes → picture of the documents."""
+"""File from ui/test/pictures.mjs → picture in the documentation."""
 
 
 @contextmanager
 def served(folder: Path, token: str) -> Iterator[tuple[str, str]]:
-    """Serve a folder's chat and pages; yield the service's address and that of the pages, for one browser."""
+    """Serve a folder's chat and pages; yield the service's address and the pages' one-time address."""
     command = [sys.executable, "-m", "convergence", "serve", "--chat", "--port", "0"]
     command += ["--token", "PICTURE_TOKEN=chat,update"]
     environment = {**os.environ, "PICTURE_TOKEN": token}
@@ -54,7 +54,7 @@ def served(folder: Path, token: str) -> Iterator[tuple[str, str]]:
 
 
 def talk(url: str, token: str) -> None:
-    """Ask for capitals in one conversation, and mark what is answered."""
+    """Ask for capitals in one conversation and mark the answers."""
     messages: list[dict[str, str]] = []
     bearer = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=bearer, timeout=120) as client:
@@ -71,7 +71,7 @@ def talk(url: str, token: str) -> None:
 
 
 def main() -> None:
-    """Play, serve, ask, photograph."""
+    """Play, serve, ask and take screenshots."""
     token = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "demo"

@@ -24,7 +24,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 
 
 def document() -> str:
-    """Return the document as JSON; its version is 0, for it changes with the paths alone."""
+    """Return the document as JSON. Its version is 0, so that only changes of paths change it."""
     config = PPOConfig(input_dim=1 + N_PROGRESS, action_dim=len(PROMPT_ACTIONS), hidden_dim=2)
     settings = PolicySettings.of("given", 1, ppo=config)
     with (

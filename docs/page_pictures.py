@@ -1,10 +1,9 @@
-"""Take the pictures of the web application that the documents show, from a real run of a chat.
+"""Take the documentation's screenshots of the web application, from a real chat run.
 
     python -m docs.page_pictures
 
-The chat's model is `convergence mock`, so that prompts are sent and something is paid; the pages are served and
-photographed in headless Chromium as the tests of the pages do (`npm --prefix ui ci` first). Nothing outside is
-called.
+The chat's model is `convergence mock`, so the run has prompts and costs. Headless Chromium renders the pages, as in
+their tests (`npm --prefix ui ci` first). The script makes no external call.
 """
 
 import subprocess
@@ -27,11 +26,11 @@ PICTURES = {
     "answers-1440-dark": "ui-answers",
     "cell-390-light": "ui-cell",
 }
-"""File that ui/test/pictures.mjs writes → picture of the documents."""
+"""File from ui/test/pictures.mjs → picture in the documentation."""
 
 
 def save_picture(taken: Path, name: str) -> None:
-    """Save a picture that was taken as one of the documents, in few colours."""
+    """Save a screenshot as a documentation picture with few colours."""
     path = DOCS / "pictures" / f"{name}.png"
     with Image.open(taken) as full:
         full.convert("RGB").quantize(200).save(path, optimize=True)
@@ -40,7 +39,7 @@ def save_picture(taken: Path, name: str) -> None:
 
 
 def main() -> None:
-    """Search, serve, photograph."""
+    """Search, serve and take screenshots."""
     with tempfile.TemporaryDirectory() as folder, MockServer(MockOptions()) as mock:
         scratch = Path(folder)
         result = search(write_chat(scratch / "chat", mock.url.removesuffix("/v1")))

@@ -1,9 +1,9 @@
-"""Picture of what ``convergence optimize`` prints at its end, from a run of the recorded exam.
+"""Picture of the final output of ``convergence optimize``, from a run of the recorded exam.
 
     python -m docs.result_picture
 
-Runs the template in a folder of its own, with its seed, and writes ``docs/pictures/result.svg``: the
-progress and the findings, as a terminal shows them. Needs no key and no network.
+Runs the template in a temporary folder, with its seed, and writes ``docs/pictures/result.svg``: progress
+and findings as in a terminal. Needs no key and no network.
 """
 
 import io
@@ -18,7 +18,7 @@ from rich.text import Text
 
 DOCS = Path(__file__).parent
 WIDTH = 130
-"""Characters of a line: those of the widest table."""
+"""Characters per line, set by the widest table."""
 COMMAND = "convergence optimize optimization.yaml"
 
 
@@ -28,7 +28,7 @@ def _convergence(arguments: list[str], folder: Path) -> "subprocess.CompletedPro
 
 
 def printed(folder: Path) -> list[str]:
-    """Return the lines of a run, progress first."""
+    """Return a run's output lines, progress first."""
     init = ["init", "exam", "--template", "recorded-exam"]
     _convergence(init, folder)
     done = _convergence(COMMAND.split()[1:], folder / "exam")
@@ -36,7 +36,7 @@ def printed(folder: Path) -> list[str]:
 
 
 def picture(lines: list[str]) -> str:
-    """Return lines of a terminal as SVG that loads nothing from elsewhere."""
+    """Return terminal lines as a self-contained SVG."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(Text(f"$ {COMMAND}", style="bold"))
     for line in lines:

@@ -1,11 +1,11 @@
-"""Take the pictures of Prefect's pages that the documents show, from a real night.
+"""Take the documentation's screenshots of Prefect's pages, from a real night.
 
     python -m docs.screenshots
 
-Starts a server and a worker on loopback as ``convergence up`` does, deploys four systems, runs a night of
-each, and photographs their pages in headless Chromium (`chromium` on the path): a search over documents;
-a chat whose model is `convergence mock`, so that something is paid; one with a planted thinker; one with a
-planted author and judge. Nothing outside is called.
+Starts a loopback server and worker as ``convergence up`` does, deploys four systems, runs a night of each,
+and takes screenshots in headless Chromium (`chromium` on the path). The systems are a document search, a chat
+with `convergence mock` as its paid model, one with a planted thinker, and one with a planted author and judge.
+The script makes no external call.
 """
 
 import subprocess
@@ -56,7 +56,7 @@ def photograph(url: str, path: Path, *, height: int, scratch: Path) -> None:
 
 
 def write_search(folder: Path) -> Path:
-    """Write the quick start, its files where they are and its results here; return its path."""
+    """Write the quick start with its original files and local results; return its path."""
     source = ROOT / "data/quickstart"
     tree: dict[str, Any] = yaml.safe_load((source / "optimization.yaml").read_text())
     tree["api"]["function"] = str(source / "retriever.py") + ":search"
@@ -68,7 +68,7 @@ def write_search(folder: Path) -> Path:
 
 
 def write_chat(folder: Path, url: str) -> Path:
-    """Write a chat whose model is the mock, and which costs; return its path."""
+    """Write a chat with the mock as its paid model; return its path."""
     source = ROOT / "convergence/templates/openai"
     tree: dict[str, Any] = yaml.safe_load((source / "optimization.yaml").read_text())
     tree["api"]["endpoint"] = f"{url}/v1"
@@ -93,7 +93,7 @@ def _written(folder: Path, tree: dict[str, Any]) -> Path:
 
 
 def played(night: Night, deployment: str, scratch: Path) -> dict[str, Any]:
-    """Run a deployment and return its flow run once it has ended, or waits for a person."""
+    """Run a deployment; return its flow run once it has finished or waits for input."""
     before = len(night.of_deployments())
     night.prefect(f"deployment run {deployment}", cwd=scratch)
     ended = {"Completed", "Suspended", "Failed", "Crashed"}
@@ -109,7 +109,7 @@ def played(night: Night, deployment: str, scratch: Path) -> dict[str, Any]:
 
 
 def artifacts_of(night: Night, prefix: str) -> dict[str, str]:
-    """Return key → id of the newest artifact of each key that begins so."""
+    """Return key → id of the newest artifact of each key with a prefix."""
     found = httpx.post(
         f"{night.api_url}/artifacts/filter", json={"sort": "CREATED_DESC", "limit": 200}
     ).json()
@@ -122,7 +122,7 @@ def artifacts_of(night: Night, prefix: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run both nights and photograph their pages."""
+    """Run the nights and take screenshots of their pages."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         night = Night(scratch / "home", ALERTS_URL="http://127.0.0.1:9/none")
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def photograph_all(night: Night, run: dict[str, Any], scratch: Path) -> None:
-    """Photograph the pages of both nights."""
+    """Take screenshots of the nights' pages."""
     page = night.api_url.removesuffix("/api")
     search, chat = artifacts_of(night, "stdlib-search-"), artifacts_of(night, "mood-")
     thought, judged = artifacts_of(night, "known-"), artifacts_of(night, "codes-")

@@ -1,7 +1,7 @@
-"""Griffe extension: functions that a decorator makes in pairs, shown by what they are made of.
+"""Griffe extension that documents pairs of generated functions by their common source.
 
-``runtime_select, runtime_select_sync = _twins(_runtime_select)`` has neither signature nor
-docstring for who only reads it; the reference shows those of ``_runtime_select``.
+``runtime_select, runtime_select_sync = _twins(_runtime_select)`` has no static signature or
+docstring, so the reference shows those of ``_runtime_select``.
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ MODULE = "runtime.functions"
 
 
 class Twins(griffe.Extension):
-    """Gives each awaited function the signature and docstring of what it waits for."""
+    """Extension that gives each pair its source function's signature and docstring."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:  # noqa: ARG002
-        """Rename the functions once the package is read."""
+        """Rename the functions after the package has loaded."""
         if pkg.name != "convergence":
             return
         module = pkg[MODULE]

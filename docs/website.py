@@ -1,12 +1,12 @@
-"""Documentation site: the pages of this repository, the Python reference and a search that works offline.
+"""Documentation site: the repository's pages, the Python reference and an offline search.
 
     python -m docs.website          # build/site/index.html
     python -m docs.website --serve  # and serve it on loopback
 
-Pages keep their paths, so that a link is the same in the repository and on the site. Three things
-are added: the reference of the public Python interface, made of its docstrings; a page for each
-file that a page links to; and a link to the glossary where a page first uses one of its words. A
-link that leads nowhere ends the build. Navigation and theme: ``zensical.toml``.
+Pages keep their paths, so links are the same in the repository and on the site. The build adds
+three things: the reference of the public Python interface, from docstrings; a page for each file
+that a page links to; and a glossary link at a page's first use of a glossary word. A broken link
+stops the build. Navigation and theme: ``zensical.toml``.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SOURCES = (
 ASSETS = ("docs/pictures/*", "docs/theme/*")
 
 SHIM = "https://unpkg.com/iframe-worker/shim"
-"""Where the theme loads what search needs on ``file:`` pages; ours is beside the pages."""
+"""URL from which the theme loads search on ``file:`` pages; we ship a local copy."""
 
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
 
@@ -55,9 +55,9 @@ class ApiPage:
     title: str
     introduction: str
     objects: tuple[str, ...] = ()
-    """Functions and classes, in the order shown."""
+    """Functions and classes, in display order."""
     modules: tuple[str, ...] = ()
-    """Modules of which every public name is shown."""
+    """Modules whose public names are all shown."""
 
 
 API = {
@@ -125,12 +125,12 @@ API = {
 
 
 def pages() -> list[Path]:
-    """Return every page that people write or generate, relative to the repository."""
+    """Return every written or generated page, relative to the repository."""
     return sorted({path.relative_to(ROOT) for glob in SOURCES for path in ROOT.glob(glob)})
 
 
 def assemble() -> None:
-    """Write the pages of the site to ``build/site-pages``."""
+    """Write the site's pages to ``build/site-pages``."""
     shutil.rmtree(PAGES, ignore_errors=True)
     for glob in ASSETS:
         for asset in ROOT.glob(glob):
@@ -160,7 +160,7 @@ def _page_of(file: Path) -> Path:
 
 
 def _with_links(page: Path, text: str, known: set[Path], files: set[Path]) -> str:
-    """Lead links to folders to their README, and links to files to the page that shows them."""
+    """Point links to folders at their README, and links to files at the page that shows them."""
 
     def replaced(match: re.Match[str]) -> str:
         target = match["target"]
@@ -168,7 +168,7 @@ def _with_links(page: Path, text: str, known: set[Path], files: set[Path]) -> st
             return match[0]
         path = (ROOT / page.parent / target).resolve()
         if not path.is_relative_to(ROOT) or not path.exists():
-            return match[0]  # the build names it
+            return match[0]  # the build reports the broken link
         file = path.relative_to(ROOT)
         if file in known or file.match("docs/pictures/*"):
             return match[0]
@@ -186,7 +186,7 @@ def _with_links(page: Path, text: str, known: set[Path], files: set[Path]) -> st
 
 
 def _parts_of(text: str) -> Iterator[tuple[str, bool]]:
-    """Split a page into its code blocks and what is between them."""
+    """Split a page into code blocks and the text between them."""
     for i, part in enumerate(re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)):
         yield part, i % 2 == 1
 
@@ -199,11 +199,11 @@ LINKED_WORDS = (
     "reservation", "lease", "persona", "arm", "off-policy", "exogenous", "interval",
     "working copy",
 )  # fmt: skip
-"""Words with a meaning of their own here, as pages write them; each is a row of the glossary."""
+"""Terms with a project-specific meaning, as pages write them; each has a row in the glossary."""
 
 
 def glossary_words() -> list[str]:
-    """Return the words that the glossary explains, in its order."""
+    """Return the glossary's words, in order."""
     rows = (ROOT / GLOSSARY).read_text(encoding="utf-8").splitlines()
     return [row.split("|")[1].strip() for row in rows if row.startswith("| ")][1:]
 
@@ -212,7 +212,7 @@ def anchor_of(word: str) -> str:
     """Return the anchor of a word's row in the glossary.
 
     Raises:
-        KeyError: the glossary has no row for it.
+        KeyError: If the glossary has no row for it.
     """
     for row in glossary_words():
         if word == row or word.startswith(row) or row.startswith(word):
@@ -221,7 +221,7 @@ def anchor_of(word: str) -> str:
 
 
 def _linked_words(page: Path, text: str) -> str:
-    """Link the first use of each of ``LINKED_WORDS``, and give the glossary's rows their anchors."""
+    """Link the first use of each of ``LINKED_WORDS``, and add anchors to the glossary's rows."""
     if page == GLOSSARY:
         return re.sub(
             r"^\| ([^|-][^|]*?) \|",
@@ -241,8 +241,8 @@ def _linked_words(page: Path, text: str) -> str:
 
 
 def _first_linked(text: str, word: str) -> str:
-    """Link the first use of a word that stands in running text."""
-    # A code block, a heading, a table's row, an HTML tag, a link and inline code are left alone.
+    """Link the first use of a word in running text."""
+    # Skip code blocks, headings, table rows, HTML tags, links and inline code.
     left_alone = r"^```.*?^```$|^#.*?$|^\|.*?$|<[^>]+>|!?\[[^\]]*\]\([^)]*\)|`[^`]*`"
     pattern = re.compile(
         f"({left_alone})|(?<![\\w-])({re.escape(word)})(?![\\w-])", re.MULTILINE | re.DOTALL
@@ -277,10 +277,10 @@ def _api_index() -> str:
 
 
 def build() -> None:
-    """Assemble the pages and build the site; a warning is an error.
+    """Assemble the pages and build the site. Warnings are errors.
 
     Raises:
-        subprocess.CalledProcessError: a link, an anchor or a docstring is broken.
+        subprocess.CalledProcessError: If a link, an anchor or a docstring is broken.
     """
     assemble()
     shutil.rmtree(SITE, ignore_errors=True)
@@ -292,7 +292,7 @@ def build() -> None:
             env={**os.environ, "NO_COLOR": "1"},
         )
     except subprocess.CalledProcessError:
-        shutil.rmtree(SITE, ignore_errors=True)  # half a site looks like a whole one
+        shutil.rmtree(SITE, ignore_errors=True)  # a partial site looks complete
         raise
     for path in SITE.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def build() -> None:
 
 
 def main() -> None:
-    """Build, and serve where that is asked for."""
+    """Build the site and, with ``--serve``, serve it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--serve", action="store_true", help="serve it at http://127.0.0.1:8000")
     serve = parser.parse_args().serve

@@ -1,10 +1,10 @@
-"""Optimizes a function, and prints the settings that were found."""
+"""Optimize a function and print the best settings."""
 
 from convergence import run_optimization_sync
 
 
 def answer(case: dict, params: dict) -> dict:
-    """Return what is compared with `expected`; put your own in its place."""
+    """Return a value to compare with `expected`; replace this with your function."""
     return {"result": "yes" if case["n"] * params["slope"] > 1.0 else "no"}
 
 

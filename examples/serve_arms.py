@@ -1,4 +1,4 @@
-"""Serves a hundred requests by two arms, and learns which is better."""
+"""Serve a hundred requests with two arms and learn which is better."""
 
 import random
 

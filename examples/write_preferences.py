@@ -1,4 +1,4 @@
-"""SAO: prompts, pairs of answers, judgements, and a file of rows; with a model of your own."""
+"""SAO with your model: prompts, answer pairs, judgements and a file of rows."""
 
 import asyncio
 import warnings
@@ -7,7 +7,7 @@ from convergence.plugins.learning.sao import SAOConfig, SAOMixin
 
 
 class Provider:
-    """A mock for your model: writes, answers, and judges by the number of steps."""
+    """Mock of your model that writes, answers, and judges by the number of steps."""
 
     n = 0
 
@@ -24,7 +24,7 @@ class Provider:
 
 
 async def main() -> None:
-    """Write rows, and export them though nobody has vouched for the judge yet."""
+    """Write rows and export them, although no audit has approved the judge yet."""
     sao = SAOMixin(config=SAOConfig(n_personas=100, batch_size=1), llm_provider=Provider())
     rows = await sao.generate_synthetic_dataset(n_samples=6)
     print(f"{len(rows)} of {len(rows.pairs)} pairs were kept; the first: {rows[0]['prompt']}")

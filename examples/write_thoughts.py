@@ -1,4 +1,4 @@
-"""RLP: a thought, what it was worth, and what the policy learned; with a model of your own."""
+"""RLP with your model: a thought, its reward and the policy's update."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from convergence.plugins.learning.rlp import RLPConfig, RLPMixin
 
 
 class Provider:
-    """A mock for your model: any object with `complete`."""
+    """Mock of your model: any object with `complete`."""
 
     async def complete(self, prompt: str) -> str:
         """Return the model's text."""

@@ -1,6 +1,5 @@
-"""Real tasks, peers, one ask/tell interface: what is the recommended candidate truly worth?
+"""Real tasks and peers with one ask/tell interface, scored by the recommendation's true value.
 
-The noise, the seeds and the budget are the same for every opponent, and what counts is the *true*
-value of the candidate that an opponent hands over, never the best value it saw. ``README.md`` has
-the commands.
+Every opponent gets the same noise, seeds and budget. The score is the *true* value of the candidate
+that an opponent recommends, never the best value it observed. ``README.md`` lists the commands.
 """

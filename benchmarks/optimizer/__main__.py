@@ -2,7 +2,7 @@
 
 import os
 
-# One thread each, as several shards share a machine; NumPy reads these when it is imported.
+# One thread each, as several shards share a machine. NumPy reads these variables on import.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 

@@ -1,7 +1,7 @@
-"""The engine with parts left out, each by a field; by default every part is in.
+"""Engine with removable parts, one field per part; by default all are present.
 
-``ablatable`` turns a sampler of the product into one with these fields, so that a setting such as
-``ours:rules.narrows=False`` is a field like any other. With every part in it searches as the product.
+``ablatable`` adds these fields to a product sampler, so that a setting such as
+``ours:rules.narrows=False`` is a field like any other. With all parts, it searches like the product.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ from convergence_core.search.sampler import AskRequest
 from convergence_core.search.samplers import ThompsonSampler
 
 NEVER = 10**9
-"""Slots of no generation."""
+"""Threshold that no generation's slots reach."""
 
 
 class EqualCases(CaseEffects):
-    """Linear model in which all cases are equally hard: the case variance is 0."""
+    """Linear model with equally hard cases: the case variance is 0."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class EqualCases(CaseEffects):
         *,
         binomial: bool,
     ) -> tuple[float, CaseEffects]:
-        """Return the log-likelihood of the residuals, and the estimates; see ``CaseEffects.fit``."""
+        """Return the residuals' log-likelihood and the estimates; see ``CaseEffects.fit``."""
         weight = cell_weights(evidence)
         cells, n_free = weight.sum(axis=1), n_free_rewards(evidence)
         least = least_factor(evidence, binomial=binomial)
@@ -69,10 +69,10 @@ class EqualCases(CaseEffects):
 
 @dataclass(frozen=True, kw_only=True)
 class AblatableModel(SpaceModel):
-    """Surrogate whose parts can be left out."""
+    """Surrogate with removable parts."""
 
     case_effects: bool = True
-    """``False``: all cases count as equally hard."""
+    """``False`` treats all cases as equally hard."""
 
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
         """Return the evidence per candidate."""
@@ -81,12 +81,12 @@ class AblatableModel(SpaceModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AblatableRules(Rules):
-    """Rules whose parts can be left out."""
+    """Rules with removable parts."""
 
     draws: bool = True
-    """``False``: slots go to the highest posterior means."""
+    """``False`` gives slots to the highest posterior means."""
     narrows: bool = True
-    """``False``: the end game goes by draws in large generations, too."""
+    """``False`` keeps posterior draws in the end game of large generations."""
 
     def __post_init__(self) -> None:
         """Set the threshold of sequential halving."""
@@ -96,7 +96,7 @@ class AblatableRules(Rules):
 
 @dataclass(frozen=True, eq=False)
 class AblatableCompetitors(Competitors):
-    """Competitors by rules whose parts can be left out."""
+    """Competitors under rules with removable parts."""
 
     def draws(
         self,
@@ -106,7 +106,7 @@ class AblatableCompetitors(Competitors):
         n: int,
         process: GaussianProcess | None = None,
     ) -> np.ndarray:
-        """Return n joint draws of what candidates are worth, or their means."""
+        """Return n joint draws of candidates' values, or their means."""
         assert isinstance(self.rules, AblatableRules)
         if self.rules.draws:
             return Competitors.draws(self, known, new, rng, n, process)
@@ -117,10 +117,10 @@ class AblatableCompetitors(Competitors):
 
 @dataclass(frozen=True, kw_only=True)
 class AblatableSampler(ThompsonSampler):
-    """Sampler whose parts can be left out."""
+    """Sampler with removable parts."""
 
     races: bool = True
-    """``False``: a new candidate is asked all its cells at once."""
+    """``False`` evaluates all cells of a new candidate in one slot."""
 
     def competitors(
         self,
@@ -144,7 +144,7 @@ class AblatableSampler(ThompsonSampler):
 
 
 def ablatable(sampler: Any) -> Any:
-    """Return a racing sampler as one whose parts can be left out; others as they are."""
+    """Return a racing sampler with removable parts; return others unchanged."""
     if not isinstance(sampler, ThompsonSampler):
         return sampler
     parts = _fields(sampler)
@@ -154,7 +154,7 @@ def ablatable(sampler: Any) -> Any:
 
 
 def ablatable_model(model: SpaceModel) -> AblatableModel:
-    """Return a surrogate as one whose parts can be left out."""
+    """Return a surrogate with removable parts."""
     return AblatableModel(**_fields(model))
 
 

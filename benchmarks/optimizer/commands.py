@@ -1,4 +1,4 @@
-"""The command line; ``README.md`` has examples."""
+"""Command line; ``README.md`` has examples."""
 
 import argparse
 import os
@@ -18,10 +18,10 @@ from benchmarks.tables import append
 
 
 def seeds_of(text: str) -> range:
-    """Read ``10`` as 0 to 9, and ``10-19`` as both included.
+    """Parse ``10`` as 0 to 9, and ``10-19`` as an inclusive range.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: If it is neither.
     """
     first, dash, last = text.partition("-")
     return range(int(first), int(last) + 1) if dash else range(int(first))
@@ -36,7 +36,7 @@ def _names(parts: Sequence[str]) -> list[str]:
 
 
 def _opponents(parts: Sequence[str]) -> list[str]:
-    """Return names that ``check`` accepts; end the program with its message otherwise."""
+    """Return names that ``check`` accepts; otherwise exit with its message."""
     names = _names(parts)
     for name in names:
         try:
@@ -47,7 +47,7 @@ def _opponents(parts: Sequence[str]) -> list[str]:
 
 
 def _tasks(parts: Sequence[str]) -> list[str]:
-    """Return the names of tasks; end the program with what is wrong otherwise."""
+    """Return task names; exit with a message if one is wrong."""
     try:
         return choose(_names(parts))
     except ValueError as error:
@@ -55,12 +55,12 @@ def _tasks(parts: Sequence[str]) -> list[str]:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    """Do what is not done yet; return how many runs failed."""
+    """Run all missing jobs; return the number of failed runs."""
     opponents = _opponents(options.opts)
     out: Path = options.out
     done = {row.job for row in records.read([out] if out.exists() else [])}
     tasks = _tasks(options.tasks)
-    # Seed by seed: what is done at any time is paired.
+    # Seed by seed, so that finished runs are always paired.
     jobs = [(o, t, s) for s in seeds_of(options.seeds) for t in tasks for o in opponents]
     n_failed = 0
     began = time.monotonic()
@@ -129,13 +129,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 1 if something failed."""
+    """Run a command; return 1 if a run failed."""
     options = parser().parse_args(arguments)
     try:
         code = int(options.command(options))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read it, such as `head`, has seen enough; nothing is left to flush at the end.
+        # The reader, such as `head`, closed the pipe, so leave nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return min(1, code)

@@ -1,11 +1,11 @@
-"""Coverage of the recommendation's 90 % interval, on tasks drawn anew for each seed.
+"""Coverage of the recommendation's 90 % interval, on new random tasks for each seed.
 
     python -m benchmarks.optimizer.coverage --seeds 24 --budgets 30 100 200
 
-Tasks of one kind share how they are drawn, never their values, so that misses are independent. Kinds
-with cases are those of ``simulated``; kinds without cases add noise to the mean of such a task
-(``mixed``) or to waves over three numbers (``smooth``). The truth is the winner's mean over all cases, or
-of infinitely many evaluations.
+Tasks of one kind share a distribution but no values, so misses are independent. Kinds with cases come
+from ``simulated``. Kinds without cases add noise to the mean of such a task (``mixed``) or to waves over
+three numbers (``smooth``). The truth is the winner's mean over all cases, or over infinitely many
+evaluations.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 from benchmarks.tables import header, plus_minus, row
 
 Noise = Callable[[float, np.random.Generator], float]
-"""(true value, generator) → what one evaluation shows."""
+"""Maps a true value and a generator to one observation."""
 N_WAVES = 40
-"""Of a smooth function: random Fourier features of a squared-exponential kernel."""
+"""Number of random Fourier features of the smooth function's squared-exponential kernel."""
 N_NUMBERS = 3
 LENGTH = 0.35
-"""Of that kernel, in units of the range."""
+"""Length scale of that kernel, in units of the range."""
 
 
 def normal(sd: float) -> Noise:
@@ -39,17 +39,17 @@ def normal(sd: float) -> Noise:
 
 
 def binomial(n: int) -> Noise:
-    """Return the share of n items passed."""
+    """Return the share of n items that pass."""
     return lambda true, rng: float(rng.binomial(n, min(1.0, max(0.0, true)))) / n
 
 
 def student(scale: float) -> Noise:
-    """Return noise by Student's t with three degrees of freedom."""
+    """Return Student's t noise with three degrees of freedom."""
     return lambda true, rng: true + scale * float(rng.standard_t(3))
 
 
 class SmoothTask(Task):
-    """Waves over three numbers, about from 0 to 1."""
+    """Waves over three numbers, with values of about 0 to 1."""
 
     suite = "smooth"
 
@@ -112,7 +112,7 @@ TASKS: Mapping[str, Callable[[int], Task]] = {
 
 
 def search(kind: str, seed: int, budget: int, batch: int, settings: str) -> tuple[Run, Task]:
-    """Return a search of the product at its end, and its task."""
+    """Return a finished product search and its task."""
     task = TASKS[kind](1000 + seed)
     setup = Setup.of(task, seed=seed, batch=batch, budget=budget)
     opponent = make_ours(setup, settings)
@@ -125,7 +125,7 @@ def search(kind: str, seed: int, budget: int, batch: int, settings: str) -> tupl
 def claims(
     kind: str, seeds: Sequence[int], budget: int, batch: int, settings: str
 ) -> Iterator[tuple[Claim, float]]:
-    """Yield what is claimed of each seed's winner, and its true value."""
+    """Yield the claim about each seed's winner, and its true value."""
     for seed in seeds:
         run, task = search(kind, seed, budget, batch, settings)
         claim = run.recommend()
@@ -133,7 +133,7 @@ def claims(
 
 
 def main() -> None:
-    """Print a table; ``--settings`` are as after ``ours:``."""
+    """Print a table. ``--settings`` uses the syntax after ``ours:``."""
     args = options(
         __doc__, kinds=tuple(TASKS), seeds=24, budgets=(30, 100, 200), batch=10, settings=""
     )

@@ -1,4 +1,4 @@
-"""Libraries of the benchmark's own environment, imported when they are first needed."""
+"""Lazy imports of libraries from the benchmark's environment."""
 
 import importlib
 from types import ModuleType
@@ -8,7 +8,7 @@ def need(name: str) -> ModuleType:
     """Import a library that the project itself does not need.
 
     Raises:
-        ModuleNotFoundError: it is not installed; the message says how to install it.
+        ModuleNotFoundError: If it is not installed; the message explains how to install it.
     """
     try:
         return importlib.import_module(name)

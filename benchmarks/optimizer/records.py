@@ -1,4 +1,4 @@
-"""Rows of results: one per opponent, task, seed and budget, in CSV files that only grow."""
+"""Result rows, one per opponent, task, seed and budget, in append-only CSV files."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ Job = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One recommendation and what it cost; ``None``: not known."""
+    """One recommendation and its cost; ``None`` means unknown."""
 
     opponent: str
     task: str
@@ -21,7 +21,7 @@ class Row:
     true: float
     """True value of the recommended point."""
     true_best_seen: float | None
-    """Highest true value among all evaluated points; ``None`` where it costs too much."""
+    """Highest true value among all evaluated points; ``None`` if too expensive to compute."""
     n_points: int
     """Different points evaluated."""
     n_cells: int
@@ -32,7 +32,7 @@ class Row:
     """CPU per batch, mean."""
     recommend_ms: float
     worst_batch_ms: float
-    """CPU of the slowest ask and tell of one batch."""
+    """CPU of the batch with the slowest ask and tell."""
     claimed: float | None = None
     claimed_low: float | None = None
     claimed_high: float | None = None
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def job(self) -> Job:
-        """What was done."""
+        """Key of the run."""
         return self.opponent, self.task, self.seed, self.budget
 
 
@@ -52,7 +52,7 @@ _NAMES = [f.name for f in fields(Row)]
 
 
 def parse(raw: dict[str, str]) -> Row:
-    """Return the row of a line; empty cells are ``None``."""
+    """Parse a line; empty cells become ``None``."""
     values: dict[str, object] = {}
     for name in _NAMES:
         text = raw[name]
@@ -66,10 +66,10 @@ def parse(raw: dict[str, str]) -> Row:
 
 
 def read(paths: Iterable[Path]) -> Iterator[Row]:
-    """Read rows; of rows of the same job the last one counts.
+    """Read rows and keep the last one of each job.
 
     Raises:
-        FileNotFoundError: a file does not exist.
+        FileNotFoundError: If a file does not exist.
     """
     rows: dict[Job, Row] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""The arithmetic of reports: normalised regret, means per suite, paired differences.
+"""Arithmetic of reports: normalised regret, means per suite, paired differences.
 
 Normalised regret is (best - true) / (best - median), clipped to [0, 1]: 0 is the best known point
 of a task and 1 a median random one. ``best`` and ``median`` are true values, from ``scales.json``.
@@ -18,7 +18,7 @@ from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 from benchmarks.tables import error_of
 
 _EQUAL = 1e-12
-"""Difference of means that is rounding."""
+"""Largest difference of means that counts as rounding."""
 
 Runs = Mapping[tuple[str, int], float]
 """(task, seed) → normalised regret."""
@@ -29,9 +29,9 @@ class Scale:
     """Two true values of a task."""
 
     best: float
-    """Highest known."""
+    """Highest known value."""
     median: float
-    """Of random points."""
+    """Median value of random points."""
 
     def regret(self, true: float) -> float:
         """Return the normalised regret of a true value."""
@@ -54,11 +54,11 @@ def read_scales() -> dict[str, Scale]:
 def raise_scales(
     scales: Mapping[str, Scale], true_values: Iterable[tuple[str, float]]
 ) -> dict[str, Scale]:
-    """Return scales whose best is no lower than any true value that was seen.
+    """Return scales whose best is at least every observed true value.
 
     Args:
-        scales: task → scale.
-        true_values: pairs of a task and a true value.
+        scales: Task → scale.
+        true_values: Pairs of a task and a true value.
     """
     raised = dict(scales)
     for task, true in true_values:
@@ -69,21 +69,21 @@ def raise_scales(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean with the standard error of its repetitions over seeds."""
+    """Mean with its standard error over seeds."""
 
     mean: float
     error: float
-    """NaN with a single seed."""
+    """Standard error; NaN with a single seed."""
     n_seeds: int
 
 
 def over_seeds(runs: Runs) -> Estimate:
-    """Return the mean over tasks, and how it varies between seeds.
+    """Return the mean over tasks and its variation between seeds.
 
-    Only seeds of which every task was run count, so that no task weighs more than another.
+    Only seeds with runs of every task count, so that all tasks weigh the same.
 
     Raises:
-        ValueError: no seed has all tasks.
+        ValueError: If no seed has all tasks.
     """
     complete = _complete(runs.keys())
     tasks = sorted({task for task, _ in complete})
@@ -96,7 +96,7 @@ def _complete(runs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return the runs of seeds that have all tasks, sorted.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is no such seed.
     """
     tasks_of: dict[int, set[str]] = defaultdict(set)
     for task, seed in runs:
@@ -110,18 +110,18 @@ def _complete(runs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An opponent against a reference, on the seeds of which both have all shared tasks."""
+    """Opponent against a reference, on the seeds for which both have all shared tasks."""
 
     own: Estimate
     reference: Estimate
     difference: Estimate
-    """Opponent less reference, paired by task and seed; below 0: the opponent is better."""
+    """Opponent minus reference, paired by task and seed; negative favors the opponent."""
     n_wins: int
-    """Tasks on which its mean regret is lower."""
+    """Number of tasks with lower mean regret than the reference."""
     n_clear_wins: int
-    """Of these, those where it is lower by two standard errors; none with a single seed."""
+    """Number of tasks lower by two standard errors; none with a single seed."""
     n_clear_losses: int
-    """Tasks on which it is higher by two."""
+    """Number of tasks higher by two standard errors."""
     n_tasks: int
     by_suite: Mapping[str, float]
     """Suite → mean difference."""
@@ -131,12 +131,12 @@ def compare(runs: Runs, reference: Runs, suite_of: Mapping[str, str]) -> Compari
     """Compare two opponents.
 
     Args:
-        runs: the opponent's.
-        reference: the other one's.
-        suite_of: task → suite.
+        runs: Runs of the opponent.
+        reference: Runs of the reference.
+        suite_of: Task → suite.
 
     Raises:
-        ValueError: they share no run, or no seed with all shared tasks.
+        ValueError: If they share no run, or no seed with all shared tasks.
     """
     if not runs.keys() & reference.keys():
         raise ValueError("they share no task and seed")
@@ -163,25 +163,25 @@ def compare(runs: Runs, reference: Runs, suite_of: Mapping[str, str]) -> Compari
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Whether what was said of recommendations came true."""
+    """Accuracy of the claims about recommendations."""
 
     bias: float
-    """Mean of claimed less true value, in units of the task."""
+    """Mean of claimed minus true value, in the task's units."""
     error: float
     """Its standard error over runs."""
     coverage: float
-    """Share of intervals that hold the true value."""
+    """Share of intervals that contain the true value."""
     n: int
 
 
 def calibrate(claims: Sequence[tuple[float, float, float, float]]) -> Calibration:
-    """Judge claims.
+    """Return the calibration of claims.
 
     Args:
-        claims: (mean, low, high, true) of each run, in units of its task.
+        claims: (mean, low, high, true) of each run, in its task's units.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there are no claims.
     """
     if not claims:
         raise ValueError("no claim was made")

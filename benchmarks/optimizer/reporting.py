@@ -1,4 +1,4 @@
-"""Tables of results, in Markdown."""
+"""Markdown tables of results."""
 
 import math
 from collections import defaultdict
@@ -33,12 +33,12 @@ class Results:
     regrets: Mapping[tuple[str, int], Runs]
     """(opponent, budget) → regrets."""
     evaluated: Mapping[tuple[str, int], Runs]
-    """The same of the best point that was evaluated, where a task can tell."""
+    """Regrets of the best evaluated point, if the task can compute them."""
     suite_of: Mapping[str, str]
 
     @classmethod
     def of(cls, rows: Iterable[Row], scales: Mapping[str, Scale]) -> "Results":
-        """Compute regrets; scales are raised to the best true value that any row holds."""
+        """Compute regrets, with scales raised to the best true value in any row."""
         kept = tuple(rows)
         seen = [(r.task, v) for r in kept for v in (r.true, r.true_best_seen) if v is not None]
         raised = raise_scales(scales, seen)
@@ -57,18 +57,18 @@ class Results:
         """Read result files.
 
         Raises:
-            FileNotFoundError: one does not exist.
+            FileNotFoundError: If a file does not exist.
         """
         return cls.of(records.read(paths), read_scales())
 
     @property
     def opponents(self) -> list[str]:
-        """All opponents, as the files have them."""
+        """All opponents, in file order."""
         return list(dict.fromkeys(r.opponent for r in self.rows))
 
     @property
     def tasks(self) -> list[str]:
-        """All tasks, as the files have them."""
+        """All tasks, in file order."""
         return list(dict.fromkeys(r.task for r in self.rows))
 
     @property
@@ -77,7 +77,7 @@ class Results:
         return sorted({r.budget for r in self.rows})
 
     def runs(self, opponent: str, budget: int, tasks: Sequence[str]) -> Runs:
-        """Return an opponent's regrets on some tasks."""
+        """Return an opponent's regrets on tasks."""
         chosen = set(tasks)
         found = self.regrets.get((opponent, budget), {})
         return {run: regret for run, regret in found.items() if run[0] in chosen}
@@ -86,7 +86,7 @@ class Results:
 def task_table(
     results: Results, opponents: Sequence[str], tasks: Sequence[str], budget: int
 ) -> str:
-    """Return mean regrets by task and opponent, then means per suite, of all, and of the best evaluated."""
+    """Return mean regrets by task and opponent, then by suite, overall, and of the best evaluated."""
     cells = {o: _by_task(results.runs(o, budget, tasks)) for o in opponents}
     present = [task for task in tasks if any(task in cells[o] for o in opponents)]
     lines = [header("task", *opponents)]
@@ -112,8 +112,7 @@ def summary(
 ) -> str:
     """Return each opponent against a reference, paired by task and seed.
 
-    Means are over the tasks and seeds that both have, so they differ from those of ``task_table``
-    where runs are absent.
+    Means cover the tasks and seeds of both, so they differ from ``task_table`` if runs are missing.
     """
     base = results.runs(reference, budget, tasks)
     lines = [
@@ -165,10 +164,10 @@ def cost_table(results: Results, opponents: Sequence[str]) -> str:
 
 
 def claims_table(results: Results, opponents: Sequence[str]) -> str:
-    """Return bias and coverage of claims per suite, or an empty text if nobody claims anything.
+    """Return bias and coverage of claims per suite, or an empty string without claims.
 
-    ``came true``: how often nothing evaluated was truly worth more than delta more, beside the
-    mean probability that was stated; only where true values of all evaluated points are known.
+    ``came true`` is how often no evaluated point was truly better by more than delta, next to the
+    mean claimed probability. It needs the true values of all evaluated points.
     """
     lines = [
         header(
@@ -224,7 +223,7 @@ def _by_task(runs: Runs) -> dict[str, float]:
 
 
 def _mean(by_task: Mapping[str, float], tasks: Sequence[str]) -> float:
-    """Return the mean; NaN if a task is absent."""
+    """Return the mean, or NaN if a task is absent."""
     return float(np.mean([by_task.get(task, math.nan) for task in tasks]))
 
 

@@ -1,4 +1,4 @@
-"""One run: batches of ask and tell with the same noise for all, scored at each budget."""
+"""One run: batches of ask and tell with the same noise for all opponents, scored at each budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ from benchmarks.optimizer.tasks import CaseTask, Task
 from convergence_core.records import fields_of
 
 NOISE_SEED = 1000
-"""Added to a run's seed for the noise, which owes nothing to an opponent's own draws."""
+"""Offset of the noise's seed, which keeps noise independent of an opponent's draws."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was evaluated so far, and the CPU time it took to choose it."""
+    """Evaluations so far, and the CPU time spent choosing them."""
 
     points: list[Point] = field(default_factory=list)
     n_cells: int = 0
     ask_s: list[float] = field(default_factory=list)
-    """Per batch."""
+    """CPU seconds per batch."""
     tell_s: list[float] = field(default_factory=list)
 
     def add(self, point: Point, n_cells: int) -> None:
-        """Note an evaluation."""
+        """Record an evaluation."""
         self.points.append(point)
         self.n_cells += n_cells
 
@@ -40,17 +40,17 @@ def run(
     budgets: Sequence[int],
     batch: int,
 ) -> list[Row]:
-    """Run an opponent and score it at every budget; budget-aware ones run once per budget.
+    """Run an opponent and score it at every budget. Budget-aware opponents run once per budget.
 
     Args:
-        name: the opponent's, see ``registry``.
-        task: what it works on.
-        seed: of the opponent and of the noise, which are drawn apart.
-        budgets: evaluations, ascending.
-        batch: evaluations asked at once.
+        name: Name of the opponent; see ``registry``.
+        task: Task to optimize.
+        seed: Seed of the opponent and, separately, of the noise.
+        budgets: Numbers of evaluations, ascending.
+        batch: Evaluations per batch.
 
     Raises:
-        RuntimeError: an opponent asked for more than its batch.
+        RuntimeError: If an opponent exceeds its batch.
     """
     setup = Setup.of(task, seed=seed, batch=batch, budget=budgets[-1])
     opponent = make_opponent(name, setup)

@@ -1,6 +1,6 @@
-"""A neutral description of mixed, conditional search spaces, which every opponent can read.
+"""Neutral description of mixed, conditional search spaces for all opponents.
 
-A point holds the active parameters only. Parents come before the parameters they switch on.
+A point holds only the active parameters. Parents precede the parameters they switch on.
 """
 
 import math
@@ -14,7 +14,7 @@ Value: TypeAlias = bool | int | float | str
 Point: TypeAlias = dict[str, Value]
 """Active parameters by name."""
 Key: TypeAlias = tuple[tuple[str, Value], ...]
-"""What makes two points the same one."""
+"""Identity of a point."""
 Kind = Literal["float", "int", "ordered", "categorical"]
 
 
@@ -25,22 +25,22 @@ class Parameter:
     name: str
     kind: Kind
     low: float = 0.0
-    """Least number, of kinds ``float`` and ``int``."""
+    """Minimum of kinds ``float`` and ``int``."""
     high: float = 1.0
-    """Greatest number, of kinds ``float`` and ``int``."""
+    """Maximum of kinds ``float`` and ``int``."""
     log: bool = False
     choices: tuple[Value, ...] = ()
     """Values of kinds ``ordered`` (numbers, ascending) and ``categorical``."""
     parent: str | None = None
-    """Parameter that switches this one on; ``None``: always active."""
+    """Parameter that switches this one on; ``None`` means always active."""
     parent_values: tuple[Value, ...] = ()
-    """Values of the parent with which this one is active."""
+    """Parent values that activate this one."""
 
     def place(self, value: Value) -> float:
-        """Return where a number or ordered value lies on [0, 1].
+        """Return the position of a number or ordered value in [0, 1].
 
         Raises:
-            ValueError: the parameter is categorical.
+            ValueError: If the parameter is categorical.
         """
         if self.kind == "ordered":
             return self.choices.index(value) / max(1, len(self.choices) - 1)
@@ -73,7 +73,7 @@ class Parameter:
         """Clip and round a number.
 
         Raises:
-            ValueError: a choice is none of the choices.
+            ValueError: If a value is not among the choices.
         """
         if self.kind == "float":
             return min(max(float(value), self.low), self.high)
@@ -97,13 +97,13 @@ class Space:
         return any(p.parent is not None for p in self.parameters)
 
     def is_active(self, parameter: Parameter, point: Mapping[str, Value]) -> bool:
-        """Return whether a parameter belongs to a point that has all earlier ones."""
+        """Return whether a parameter is active, given a point with all earlier ones."""
         return parameter.parent is None or (
             parameter.parent in point and point[parameter.parent] in parameter.parent_values
         )
 
     def canonical(self, raw: Mapping[str, Value]) -> Point:
-        """Drop inactive parameters, clip and cast the others, of which none may be absent."""
+        """Drop inactive parameters; clip and cast the others, which must be present."""
         return self.fill(lambda parameter: parameter.cast(raw[parameter.name]))
 
     def sample(self, rng: np.random.Generator) -> Point:
@@ -111,7 +111,7 @@ class Space:
         return self.fill(lambda parameter: parameter.sample(rng))
 
     def fill(self, value_of: Callable[[Parameter], Value]) -> Point:
-        """Return the point whose active parameters, asked in order, have these values."""
+        """Build a point by requesting a value for each active parameter, in order."""
         point: Point = {}
         for parameter in self.parameters:
             if self.is_active(parameter, point):
@@ -127,7 +127,7 @@ class Space:
         )
 
     def size(self) -> float:
-        """Return the number of points, infinite with a float; with conditions an upper bound."""
+        """Return the number of points: infinite with a float, an upper bound with conditions."""
         n = 1.0
         for p in self.parameters:
             if p.kind == "float":
@@ -136,7 +136,7 @@ class Space:
         return n
 
     def points(self, limit: int) -> list[Point] | None:
-        """Return all points of a finite space; ``None`` when there are more than ``limit``."""
+        """Return all points of a finite space, or ``None`` if there are more than ``limit``."""
         points: list[Point] = [{}]
         for p in self.parameters:
             values: Sequence[Value]
@@ -155,7 +155,7 @@ class Space:
         return points
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a JSON value from which ``from_json`` makes an equal space."""
+        """Return a JSON value that ``from_json`` turns into an equal space."""
         return [asdict(p) for p in self.parameters]
 
     @classmethod
@@ -176,15 +176,15 @@ def real(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
 
 
 def integer(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
-    """Return a whole-number parameter."""
+    """Return an integer parameter."""
     return Parameter(name=name, kind="int", low=low, high=high, log=log)
 
 
 def ordered(name: str, *values: float) -> Parameter:
-    """Return a parameter with these ascending numbers."""
+    """Return a parameter with ascending numbers."""
     return Parameter(name=name, kind="ordered", choices=values)
 
 
 def categorical(name: str, *values: Value) -> Parameter:
-    """Return a parameter with these values, in no order."""
+    """Return a parameter with unordered values."""
     return Parameter(name=name, kind="categorical", choices=values)

@@ -1,4 +1,4 @@
-"""DSPy program, as a target: instructions, demonstrations and the kind of module are parameters."""
+"""DSPy program as a target, with instructions, demonstrations and module kind as parameters."""
 
 import os
 from typing import Literal
@@ -29,7 +29,7 @@ class Topic(dspy.Signature):
 
 
 def program_of(module, demos, instructions):
-    """Return the program that these parameters describe: those of a candidate, or of the winner."""
+    """Return the program for a candidate's or the winner's parameters."""
     program = MODULES[module](Topic.with_instructions(instructions))
     examples = [
         dspy.Example(question=question, topic=topic).with_inputs("question")
@@ -47,8 +47,8 @@ async def answer(question, *, model, temperature, module, demos, instructions):
         api_base=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8765/v1"),
         api_key=os.environ.get("OPENAI_API_KEY", "none"),
         temperature=temperature,
-        cache=False,  # the optimizer keeps each answer, with what it cost
-        num_retries=0,  # and tries again, within its caps
+        cache=False,  # the optimizer stores each answer with its cost
+        num_retries=0,  # the optimizer retries, within its limits
     )
     with dspy.context(lm=asked, adapter=ADAPTER, track_usage=True):
         try:

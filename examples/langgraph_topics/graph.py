@@ -1,4 +1,4 @@
-"""LangGraph agent that names a question's topic, as a target: a graph with a vote in a loop."""
+"""LangGraph agent as a target: a graph that votes in a loop on a question's topic."""
 
 import operator
 import os
@@ -11,12 +11,12 @@ from langgraph.graph import END, START, StateGraph
 MODEL = openai.AsyncOpenAI(
     base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8765/v1"),
     api_key=os.environ.get("OPENAI_API_KEY", "none"),
-    max_retries=0,  # the optimizer tries again, within its caps
+    max_retries=0,  # the optimizer retries, within its limits
 )
 
 
 class State(TypedDict):
-    """What the nodes hand on; lists and counts are added up."""
+    """State passed between nodes. Lists and counts accumulate."""
 
     question: str
     params: dict
@@ -26,7 +26,7 @@ class State(TypedDict):
 
 
 async def vote(state: State) -> dict:
-    """Ask the model once more."""
+    """Call the model for another vote."""
     params = state["params"]
     answer = await MODEL.chat.completions.create(
         model=params["model"],
@@ -45,7 +45,7 @@ async def vote(state: State) -> dict:
 
 
 def after_vote(state: State) -> str:
-    """Go on until there are as many votes as the parameter says."""
+    """Continue until the parameter's number of votes is reached."""
     return END if len(state["votes"]) >= state["params"]["votes"] else "vote"
 
 
@@ -59,14 +59,14 @@ GRAPH = (
 
 
 async def answer(question, *, model, temperature, votes, prompt):
-    """Return the topic that most votes name."""
+    """Return the topic with the most votes."""
     params = {"model": model, "temperature": temperature, "votes": votes, "prompt": prompt}
     begun = {"question": question, "params": params}
     begun |= {"votes": [], "tokens_in": 0, "tokens_out": 0}
     try:
         state = await GRAPH.ainvoke(begun, {"recursion_limit": 10})
     except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
-        raise ConnectionError(str(error)) from error  # not the candidate's fault: tried again
+        raise ConnectionError(str(error)) from error  # not the candidate's fault: retried
     topic, _ = Counter(state["votes"]).most_common(1)[0]
     return {
         "result": topic,

@@ -1,4 +1,4 @@
-"""MCP server over stdio with one tool, whose options are worth tuning."""
+"""MCP server over stdio with one tool that has tunable options."""
 
 import re
 
@@ -30,7 +30,7 @@ server = MCPServer("help")
 
 
 def words_of(text: str, stem: int) -> list[str]:
-    """Return the beginnings of a text's words."""
+    """Return the stems of a text's words."""
     return [word[:stem] for word in re.findall(r"[a-z]+", text.lower())]
 
 

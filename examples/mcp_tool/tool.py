@@ -1,4 +1,4 @@
-"""Target of `optimization.yaml`: one call of an MCP tool, whose options are the parameters."""
+"""Target of `optimization.yaml`: one call of an MCP tool with its options as parameters."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ SERVER = StdioServerParameters(
 
 
 class Connection:
-    """One server for all calls. The task that opens it also closes it, as the client demands."""
+    """One server for all calls. The task that opens it also closes it, as the client requires."""
 
     def __init__(self):
         self.client = asyncio.get_running_loop().create_future()

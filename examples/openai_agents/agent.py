@@ -1,4 +1,4 @@
-"""Agent of the OpenAI Agents SDK, as a target: instructions, settings and the use of a tool."""
+"""OpenAI Agents SDK agent as a target, with instructions, settings and tool use as parameters."""
 
 import os
 
@@ -14,11 +14,11 @@ from agents import (
     set_tracing_disabled,
 )
 
-set_tracing_disabled(True)  # else each run is reported to OpenAI
+set_tracing_disabled(True)  # otherwise the SDK reports each run to OpenAI
 CLIENT = openai.AsyncOpenAI(
     base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8765/v1"),
     api_key=os.environ.get("OPENAI_API_KEY", "none"),
-    max_retries=0,  # the optimizer tries again, within its caps
+    max_retries=0,  # the optimizer retries, within its limits
 )
 
 
@@ -29,7 +29,7 @@ def opening_hours(day: str) -> str:
 
 
 async def answer(question, *, model, temperature, tool_choice, max_turns, instructions):
-    """Return the topic that the agent names, and the calls of its tool."""
+    """Return the agent's topic and its tool calls."""
     agent = Agent(
         name="topics",
         instructions=instructions,
@@ -42,7 +42,7 @@ async def answer(question, *, model, temperature, tool_choice, max_turns, instru
     except MaxTurnsExceeded:
         return {"success": False, "error": "too many turns"}
     except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
-        raise ConnectionError(str(error)) from error  # not the candidate's fault: tried again
+        raise ConnectionError(str(error)) from error  # not the candidate's fault: retried
     calls = [item.raw_item for item in run.new_items if isinstance(item, ToolCallItem)]
     usage = run.context_wrapper.usage
     return {

@@ -1,4 +1,4 @@
-"""Agent of Pydantic AI with a checked output, as a target."""
+"""Pydantic AI agent with validated output, as a target."""
 
 import os
 from typing import Literal
@@ -18,14 +18,14 @@ PROVIDER = OpenAIProvider(
     openai_client=openai.AsyncOpenAI(
         base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8765/v1"),
         api_key=os.environ.get("OPENAI_API_KEY", "none"),
-        max_retries=0,  # the optimizer tries again, within its caps
+        max_retries=0,  # the optimizer retries, within its limits
     )
 )
 FAULTS = (ModelConnectionError, ModelRateLimitError, ModelServerError, ModelUnavailableError)
 
 
 async def answer(question, *, model, temperature, retries, instructions):
-    """Return the topic that the agent names."""
+    """Return the agent's topic."""
     agent = Agent(
         OpenAIChatModel(model, provider=PROVIDER),
         instructions=instructions,
@@ -38,7 +38,7 @@ async def answer(question, *, model, temperature, retries, instructions):
     except UnexpectedModelBehavior as error:
         return {"success": False, "error": str(error)}
     except FAULTS as error:
-        raise ConnectionError(str(error)) from error  # not the candidate's fault: tried again
+        raise ConnectionError(str(error)) from error  # not the candidate's fault: retried
     usage = run.usage
     return {
         "result": run.output,

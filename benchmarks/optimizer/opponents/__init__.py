@@ -1,1 +1,1 @@
-"""The opponents; ``registry`` names them."""
+"""Opponents, listed in ``registry``."""

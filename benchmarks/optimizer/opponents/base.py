@@ -1,8 +1,8 @@
-"""What every opponent is: ask and tell in batches, and a candidate to hand over.
+"""Interface of opponents: batched ask and tell, and a recommendation.
 
-``PointOpponent`` is told the value of each whole evaluation; ``CellOpponent`` chooses the test
-cases itself. Values are maximised. An opponent whose ``is_budget_aware`` is set plans for its
-budget, so it is run anew for every budget that is scored.
+``PointOpponent`` receives the value of each whole evaluation; ``CellOpponent`` chooses the test
+cases itself. Values are maximised. An opponent with ``is_budget_aware`` plans for its budget, so
+every scored budget needs a separate run.
 """
 
 import time
@@ -17,18 +17,18 @@ from benchmarks.optimizer.tasks.base import CaseTask, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What an opponent knows before it starts."""
+    """Information that an opponent receives at the start."""
 
     space: Space
     seed: int
     batch: int
-    """Evaluations asked at once."""
+    """Evaluations per batch."""
     budget: int
-    """Evaluations in all."""
+    """Total evaluations."""
     n_cases: int | None = None
-    """Test cases of the task; ``None``: it has none."""
+    """Number of the task's test cases; ``None`` if it has none."""
     cases_per_evaluation: int = 1
-    """Cells that one evaluation is worth; 1 without cases."""
+    """Cells per evaluation; 1 without cases."""
     unit: float = 1.0
     """See ``Task.unit``."""
 
@@ -46,31 +46,31 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The candidate handed over, and what is said of it; ``None``: nothing is."""
+    """Recommended candidate and the claims about it; ``None`` means no claim."""
 
     point: Point
     mean: float | None = None
     """Expected value."""
     low: float | None = None
     high: float | None = None
-    """Ends of the interval of ``level``."""
+    """Bounds of the interval at ``level``."""
     level: float | None = None
     delta: float | None = None
     """Value that counts as a small gap."""
     probability_within: float | None = None
-    """Probability that nothing evaluated is worth more than ``delta`` more."""
+    """Probability that no evaluated candidate is better by more than ``delta``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A point and the cases it is asked."""
+    """A point and the cases to evaluate it on."""
 
     point: Point
     cases: tuple[int, ...]
 
 
 class Opponent(ABC):
-    """What both kinds share."""
+    """Base class of both kinds."""
 
     is_budget_aware: ClassVar[bool] = False
 
@@ -78,16 +78,16 @@ class Opponent(ABC):
         self.setup = setup
 
     def cpu_s(self) -> float:
-        """Return CPU seconds spent so far; differences of it are what is reported."""
+        """Return CPU seconds spent so far. Reports use differences."""
         return time.process_time()
 
     @abstractmethod
     def recommend(self) -> Claim:
-        """Return the candidate to hand over now."""
+        """Return the current recommendation."""
 
 
 class PointOpponent(Opponent):
-    """An opponent that is told values of whole evaluations."""
+    """Opponent that receives values of whole evaluations."""
 
     @abstractmethod
     def ask(self, n: int) -> list[Point]:
@@ -95,33 +95,33 @@ class PointOpponent(Opponent):
 
     @abstractmethod
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
-        """Learn the values of the points last asked, in their order."""
+        """Learn the values of the last points returned by ``ask``, in order."""
 
 
 class CellOpponent(Opponent):
-    """An opponent that chooses cases; on a task without cases it is not run."""
+    """Opponent that chooses cases. It runs only on tasks with cases."""
 
     cells_at_once: ClassVar[int | None] = None
-    """Most cells it wants between two tellings; ``None``: those of a batch."""
+    """Maximum cells between calls of ``tell_cells``; ``None`` means a batch."""
 
     @abstractmethod
     def ask_cells(self, n_cells: int) -> list[Asked]:
-        """Return what to evaluate: at most ``n_cells`` cases in all."""
+        """Return points to evaluate, on at most ``n_cells`` cases in total."""
 
     @abstractmethod
     def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
-        """Learn the rewards of what was last asked, one per case."""
+        """Learn the rewards of the last ``ask_cells``, one per case."""
 
 
 class BestSeen(PointOpponent):
-    """An opponent that hands over the highest observation, as most libraries do."""
+    """Opponent that recommends the highest observation, as most libraries do."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._best: tuple[float, Point] | None = None
 
     def note(self, points: Sequence[Point], values: Sequence[float]) -> None:
-        """Remember the highest value."""
+        """Record an observation if it is the highest."""
         for point, value in zip(points, values, strict=True):
             if self._best is None or value > self._best[0]:
                 self._best = (value, point)

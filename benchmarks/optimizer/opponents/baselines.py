@@ -9,15 +9,15 @@ from benchmarks.optimizer.opponents.base import Asked, BestSeen, CellOpponent, C
 from benchmarks.optimizer.spaces import Point
 
 FIRST_CASES = 5
-"""Cases of every candidate in the first round; each round doubles them."""
+"""Cases per candidate in the first round; each round doubles them."""
 MOST_ROUNDS = 6
-"""Rounds that share the budget evenly; fewer where a candidate has had every case by then."""
+"""Maximum rounds with equal budgets; fewer if candidates run out of cases."""
 _COMPLETE = 0.8
-"""Share of the most cases that a candidate needs to be handed over."""
+"""Share of the maximum number of cases that a recommendation needs."""
 
 
 class RandomSearch(BestSeen):
-    """Uniform points; hands over the highest observation."""
+    """Uniform points, with the highest observation as recommendation."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -28,13 +28,13 @@ class RandomSearch(BestSeen):
         return [self.setup.space.sample(self._rng) for _ in range(n)]
 
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
-        """Remember the highest."""
+        """Record the highest value."""
         self.note(points, values)
 
 
 @dataclass(slots=True, eq=False)
 class _Runner:
-    """One candidate of the race."""
+    """One candidate in the race."""
 
     point: Point
     rewards: dict[int, float] = field(default_factory=dict)
@@ -45,9 +45,9 @@ class _Runner:
 
 
 class SequentialHalving(CellOpponent):
-    """Karnin, Koren & Somekh 2013 over cases: the better half goes on with twice as many.
+    """Karnin, Koren & Somekh 2013 over cases: the better half continues with twice as many.
 
-    A round asks all its candidates the same cases as far as they have not seen them.
+    A round evaluates all its candidates on the same cases, except those they have already seen.
     """
 
     is_budget_aware = True
@@ -58,7 +58,7 @@ class SequentialHalving(CellOpponent):
         assert setup.n_cases is not None
         self._n_cases = setup.n_cases
         self._rng = np.random.default_rng(setup.seed)
-        # As many as spend the whole budget.
+        # as many candidates as spend the whole budget
         ends = [min(setup.n_cases, FIRST_CASES * (2**r - 1)) for r in range(MOST_ROUNDS + 1)]
         each = sum(n / 2**r for r, n in enumerate(np.diff(ends)))
         n_runners = int(setup.budget * setup.cases_per_evaluation / each)
@@ -80,7 +80,7 @@ class SequentialHalving(CellOpponent):
         self._open = [(runner, cases) for runner, cases in fresh if cases]
 
     def ask_cells(self, n_cells: int) -> list[Asked]:
-        """Return the next cells of a runner; a round ends before the next one begins."""
+        """Return a runner's next cells. A round ends before the next one starts."""
         if not self._open:
             self._alive = sorted(self._alive, key=lambda r: r.mean, reverse=True)
             self._alive = self._alive[: max(1, len(self._alive) // 2)]
@@ -94,12 +94,12 @@ class SequentialHalving(CellOpponent):
         return [Asked(point=self._asked.point, cases=tuple(cases[:n_cells]))]
 
     def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
-        """Keep the rewards."""
+        """Store the rewards."""
         for cells, values in zip(asked, rewards, strict=True):
             self._asked.rewards.update(zip(cells.cases, values, strict=True))
 
     def recommend(self) -> Claim:
-        """Return the best mean among candidates of the last round."""
+        """Return the candidate with the best mean in the last round."""
         most = max(len(runner.rewards) for runner in self._alive)
         complete = [r for r in self._alive if len(r.rewards) >= _COMPLETE * most]
         return Claim(point=max(complete or self._alive, key=lambda r: r.mean).point)

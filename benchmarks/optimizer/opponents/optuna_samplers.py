@@ -1,4 +1,4 @@
-"""Optuna's samplers with their defaults, and TPE under its pruners over test cases."""
+"""Optuna's samplers with their defaults, and TPE with pruners over test cases."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from benchmarks.optimizer.spaces import Key, Parameter, Point, Value
 
 warnings.filterwarnings("ignore", module="optuna")
 CASES_AT_ONCE = 5
-"""Cases between two questions to a pruner."""
+"""Cases between calls of a pruner."""
 
 
 def make_study(sampler: Any, **settings: Any) -> Any:
@@ -25,19 +25,19 @@ def make_study(sampler: Any, **settings: Any) -> Any:
 
 
 def make_tpe(setup: Setup) -> Any:
-    """Return TPE as Optuna 5 has it; groups make it multivariate on conditional spaces too."""
+    """Return Optuna 5's TPE. Groups make it multivariate on conditional spaces too."""
     return need("optuna").samplers.TPESampler(
         seed=setup.seed, multivariate=True, group=setup.space.is_conditional, constant_liar=True
     )
 
 
 def make_seeded(name: str, setup: Setup) -> Any:
-    """Return the sampler of this name; `CmaEsSampler` knows numbers only."""
+    """Return the named sampler. `CmaEsSampler` handles only numbers."""
     return getattr(need("optuna").samplers, name)(seed=setup.seed)
 
 
 class OptunaOpponent(BestSeen):
-    """A study that is asked a whole batch before it is told."""
+    """Study that receives values only after a whole batch of asks."""
 
     def __init__(self, make_sampler: Callable[[Setup], Any], setup: Setup) -> None:
         super().__init__(setup)
@@ -54,7 +54,7 @@ class OptunaOpponent(BestSeen):
         return points
 
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
-        """Tell the trials."""
+        """Report the trials' values."""
         for point, value in zip(points, values, strict=True):
             self._study.tell(self._open[self.setup.space.key(point)].pop(0), value)
         self.note(points, values)
@@ -79,9 +79,9 @@ def make_hyperband(setup: Setup) -> Any:
 
 
 class PrunedTpe(CellOpponent):
-    """TPE, one trial after the other, each asked all cases in one order unless it is pruned.
+    """TPE with one trial at a time, each on all cases in one order unless pruned.
 
-    The running mean is reported after every few cases; the best complete trial is handed over.
+    It reports the running mean after every few cases and recommends the best complete trial.
     """
 
     cells_at_once = CASES_AT_ONCE
@@ -89,7 +89,7 @@ class PrunedTpe(CellOpponent):
     def __init__(self, make_pruner: Callable[[Setup], Any], setup: Setup) -> None:
         super().__init__(setup)
         assert setup.n_cases is not None
-        # Hyperband's brackets go by the study's name, which is random by default.
+        # Hyperband assigns brackets by the study's name, which is random by default.
         name = str(setup.seed)
         self._study = make_study(make_tpe(setup), pruner=make_pruner(setup), study_name=name)
         self._order = tuple(map(int, np.random.default_rng(setup.seed).permutation(setup.n_cases)))
@@ -101,7 +101,7 @@ class PrunedTpe(CellOpponent):
         self._point = self.setup.space.fill(partial(_suggest, self._trial))
 
     def ask_cells(self, n_cells: int) -> list[Asked]:
-        """Return the next cases of the running trial."""
+        """Return the running trial's next cases."""
         n = len(self._rewards)
         return [Asked(point=self._point, cases=self._order[n : n + n_cells])]
 

@@ -1,16 +1,15 @@
-"""The product's own sampler and recommendation, through their public doors.
+"""The product's sampler and recommendation, through their public interfaces.
 
-A generation is one ``ask`` of the sampler. Where a task has test cases, they are the run's cases
-and a batch of 20 evaluations is worth ``20 * cases_per_evaluation`` cells; where it has none, the
-run has one case, whose repeats are the noisy evaluations. Rewards are the task's values as they
-are. Ordered numbers are integers from 0, since their spacing carries no meaning.
+A generation is one ``ask`` of the sampler. A task's test cases become the run's cases, and a batch of
+20 evaluations becomes ``20 * cases_per_evaluation`` cells. A task without cases gives a run with one
+case, whose repeats are the noisy evaluations. Rewards are the task's raw values. Ordered numbers
+become integers from 0, since their spacing carries no meaning.
 
-Settings for ablations, joined by ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses
-the sampler; any other name is a field of the sampler's dataclass as ``ablations`` extends it, or, with
-dots, of a dataclass it holds (``surrogate.case_effects=False``); ``recommend.level`` and
-``recommend.delta`` are arguments of
-``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
-``evaluation.repeats``.
+Join ablation settings with ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses the
+sampler. Any other name is a field of the sampler's dataclass, as ``ablations`` extends it, or, with
+dots, of a nested dataclass (``surrogate.case_effects=False``). ``recommend.level`` and
+``recommend.delta`` are arguments of ``recommend``; ``recommend.optimism=False`` keeps the posterior's
+claims uncorrected. ``repeats`` is ``evaluation.repeats``.
 """
 
 import ast
@@ -37,13 +36,13 @@ Overrides: TypeAlias = Mapping[str, object]
 
 ALGORITHM = "mab_evolution"
 LEVEL = 0.9
-"""Of the recommendation's interval."""
+"""Level of the recommendation's interval."""
 DELTA = 0.01
-"""Gap that counts as small, in units of the task."""
+"""Gap that counts as small, in the task's units."""
 
 
 def core_parameter(p: Parameter) -> CoreParameter:
-    """Return a parameter of the product with the same values and condition."""
+    """Return a product parameter with the same values and condition."""
     when = () if p.parent is None else ((p.parent, p.parent_values),)
     if p.kind == "float":
         return Float(min=p.low, max=p.high, log=p.log, when=when)
@@ -55,7 +54,7 @@ def core_parameter(p: Parameter) -> CoreParameter:
 
 
 def task_point(parameters: Sequence[Parameter], params: Params) -> Point:
-    """Return the task's point of a candidate."""
+    """Return a candidate's point in the task's space."""
     point: Point = {}
     for p in parameters:
         if p.name in params:
@@ -68,7 +67,7 @@ def override(settings: Any, path: str, value: object) -> Any:
     """Return a dataclass with the field at a dotted path replaced.
 
     Raises:
-        ValueError: there is no such field.
+        ValueError: If there is no such field.
     """
     name, _, rest = path.partition(".")
     known = [f.name for f in fields(settings) if f.init] if is_dataclass(settings) else []
@@ -81,10 +80,10 @@ def override(settings: Any, path: str, value: object) -> Any:
 
 
 def parse_overrides(text: str) -> dict[str, object]:
-    """Read ``draws=False+elite_size=3``; what is no Python literal is a text.
+    """Parse ``draws=False+elite_size=3``; values that are no Python literals are strings.
 
     Raises:
-        ValueError: a part has no ``=``.
+        ValueError: If a part has no ``=``.
     """
     overrides: dict[str, object] = {}
     for part in filter(None, text.split("+")):
@@ -99,7 +98,7 @@ def parse_overrides(text: str) -> dict[str, object]:
 
 
 class Run:
-    """One search by the product, in its own terms."""
+    """One product search, in the product's terms."""
 
     def __init__(self, setup: Setup, overrides: Overrides) -> None:
         settings = dict(overrides)
@@ -107,7 +106,7 @@ class Run:
         self.level = float(str(settings.pop("recommend.level", LEVEL)))
         self.delta = float(str(settings.pop("recommend.delta", DELTA))) * setup.unit
         self.is_corrected = bool(settings.pop("recommend.optimism", True))
-        # Tasks without cases are their own single case, which may be asked of a candidate again.
+        # A task without cases is a single case that a candidate may repeat.
         default = setup.budget if setup.n_cases is None else 1
         self.repeats = int(str(settings.pop("repeats", default)))
         self.setup = setup
@@ -116,7 +115,7 @@ class Run:
         sampler: Any = make_sampler(
             _configuration(algorithm, max(2, setup.batch), self.n_generations), self.space
         )
-        # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
+        # A product run's rewards lie in [0, 1]; values of tasks without cases are unbounded.
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
         if hasattr(sampler, "surrogate"):
             sampler = override(sampler, "surrogate.bounds", self.bounds)
@@ -157,7 +156,7 @@ class Run:
         ]
 
     def tell(self, rewards: Sequence[Sequence[float]]) -> None:
-        """Learn one reward per cell, in the order of the plan."""
+        """Learn one reward per cell, in the plan's order."""
         trials = [
             Trial(
                 candidate=assignment.candidate,
@@ -172,7 +171,7 @@ class Run:
         self._generation += 1
 
     def recommend(self) -> Claim:
-        """Return what the product would hand over, and what it would say of it."""
+        """Return the product's recommendation and its claims."""
         surrogate: Any = getattr(self.sampler, "surrogate", None)
         state = self.state
         if not self.is_corrected:
@@ -207,7 +206,7 @@ class Run:
 
 
 class OursOnValues(PointOpponent):
-    """On tasks without cases: a cell is one noisy evaluation."""
+    """The product on tasks without cases, where a cell is one noisy evaluation."""
 
     is_budget_aware = True
 
@@ -217,7 +216,7 @@ class OursOnValues(PointOpponent):
         self._lengths: list[int] = []
 
     def ask(self, n: int) -> list[Point]:
-        """Plan a generation; a point with several cells is evaluated as often."""
+        """Plan a generation. A point is evaluated once per cell."""
         planned = self.run.ask(n)
         self._lengths = [len(cells) for _, cells in planned]
         return [point for point, cells in planned for _ in cells]
@@ -234,7 +233,7 @@ class OursOnValues(PointOpponent):
 
 
 class OursOnCases(CellOpponent):
-    """On tasks with cases."""
+    """The product on tasks with cases."""
 
     is_budget_aware = True
 
@@ -260,11 +259,11 @@ def make_ours(setup: Setup, settings: str) -> OursOnValues | OursOnCases:
     """Return the product on a task.
 
     Args:
-        setup: the task's.
-        settings: what follows ``ours:``.
+        setup: Setup of the task.
+        settings: Settings after ``ours:``.
 
     Raises:
-        ValueError: a setting is not known.
+        ValueError: If a setting is unknown.
     """
     overrides = parse_overrides(settings)
     if setup.n_cases is None:
@@ -273,11 +272,11 @@ def make_ours(setup: Setup, settings: str) -> OursOnValues | OursOnCases:
 
 
 def _configuration(algorithm: object, batch: int, n_generations: int) -> Configuration:
-    """Return a configuration that differs from the defaults in what the benchmark sets."""
+    """Return the default configuration with the benchmark's settings."""
     return parse_mapping(
         {
             "api": {"name": "benchmark", "function": "module:function"},
-            # The task's space is handed to the sampler itself: its names need not be valid here.
+            # The sampler gets the task's space directly, so its names need not be valid here.
             "search_space": {"parameters": {"x": {"type": "boolean"}}},
             "evaluation": {
                 "test_cases": {"path": "cases.json"},

@@ -1,4 +1,4 @@
-"""Peers that run within their own environments; imported by ``server`` alone."""
+"""Peers that run in separate environments; only ``server`` imports them."""
 
 import random
 import tempfile
@@ -14,23 +14,23 @@ from benchmarks.optimizer.spaces import Parameter, Point, Space, Value
 
 
 class Peer(Protocol):
-    """What the server asks of a peer; values are maximised."""
+    """Interface of a peer for the server. Values are maximised."""
 
     def ask(self, n: int) -> list[Point]:
         """Return points."""
         ...
 
     def tell(self, values: Sequence[float]) -> None:
-        """Learn the values of the points last asked."""
+        """Learn the values of the last points returned by ``ask``."""
         ...
 
     def recommend(self) -> Point | None:
-        """Return the peer's own choice; ``None``: its highest observation."""
+        """Return the peer's choice; ``None`` means its highest observation."""
         ...
 
 
 class SmacPeer:
-    """SMAC's hyper-parameter optimization facade, told that the objective is noisy."""
+    """SMAC's hyper-parameter optimization facade, set for a noisy objective."""
 
     def __init__(self, space: Space, *, seed: int, batch: int, budget: int) -> None:
         warnings.simplefilter("ignore")
@@ -61,7 +61,7 @@ class SmacPeer:
         self._open: list[Any] = []
 
     def ask(self, n: int) -> list[Point]:
-        """Ask one by one."""
+        """Ask for points one by one."""
         self._open = [self._smac.ask() for _ in range(n)]
         return [self._point(info.config) for info in self._open]
 
@@ -95,7 +95,7 @@ def _hyperparameter(cs: Any, p: Parameter) -> Any:
 
 
 def _plain(p: Parameter, value: Any) -> Value:
-    """Return a value as the space has it."""
+    """Return a value in the space's type."""
     if p.kind == "ordered":
         return p.choices[int(value[1:])]
     if p.kind == "categorical" and isinstance(p.choices[0], str):
@@ -105,13 +105,13 @@ def _plain(p: Parameter, value: Any) -> Value:
 
 
 class HeboPeer:
-    """HEBO; it knows no conditions, so inactive parameters are drawn and dropped."""
+    """HEBO. It does not support conditions, so we drop inactive parameters."""
 
     def __init__(self, space: Space, *, seed: int, batch: int, budget: int) -> None:
         warnings.simplefilter("ignore")
         del batch, budget
         need("pymoo.config").Config.warnings["not_compiled"] = False
-        # HEBO draws from the global generators.
+        # HEBO uses the global generators.
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         need("torch").manual_seed(seed)
@@ -123,7 +123,7 @@ class HeboPeer:
         self._open: Any = None
 
     def ask(self, n: int) -> list[Point]:
-        """Ask a whole batch."""
+        """Ask for a whole batch."""
         self._open = self._hebo.suggest(n_suggestions=n)
         points = []
         for _, row in self._open.iterrows():
@@ -139,7 +139,7 @@ class HeboPeer:
         self._hebo.observe(self._open, -np.array(values, dtype=float).reshape(-1, 1))
 
     def recommend(self) -> Point | None:
-        """Leave it at the highest observation, as HEBO's ``best_x`` does."""
+        """Return ``None`` for the highest observation, as HEBO's ``best_x`` does."""
         return None
 
 

@@ -31,20 +31,20 @@ OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
     "hebo": Hebo,
     "smac": Smac,
 }
-"""All but ``ours``, which takes settings."""
+"""All opponents except ``ours``, which takes settings."""
 ONLY_WITH_CASES = frozenset({"halving", "median", "hyperband"})
 
 
 def runs_on(name: str, *, has_cases: bool) -> bool:
-    """Return whether an opponent can work on a task."""
+    """Return whether an opponent supports a task."""
     return has_cases or name not in ONLY_WITH_CASES
 
 
 def check(name: str) -> None:
-    """Check a name and its settings before hours are spent.
+    """Check a name and its settings before a long run.
 
     Raises:
-        ValueError: nobody is called so, or a setting of ``ours`` is not known.
+        ValueError: If the name, or a setting of ``ours``, is unknown.
     """
     base, _, settings = name.partition(":")
     if base == "ours":
@@ -58,8 +58,8 @@ def make_opponent(name: str, setup: Setup) -> AnyOpponent:
     """Return an opponent at the start of a run.
 
     Raises:
-        ValueError: a setting of ``ours`` is not known.
-        KeyError: nobody is called so, see ``check``.
+        ValueError: If a setting of ``ours`` is unknown.
+        KeyError: If the name is unknown; see ``check``.
     """
     base, _, settings = name.partition(":")
     return make_ours(setup, settings) if base == "ours" else OPPONENTS[name](setup)

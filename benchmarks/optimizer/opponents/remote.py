@@ -1,4 +1,4 @@
-"""Opponents whose libraries need an environment of their own: a child process, JSON by lines."""
+"""Opponents in separate environments: child processes that exchange JSON lines."""
 
 import atexit
 import json
@@ -25,14 +25,14 @@ def _python_of(name: str) -> Path:
 
 
 def _server(name: str) -> "subprocess.Popen[str]":
-    """Return the running child that serves this peer; one serves run after run."""
+    """Return the child process that serves this peer. It serves successive runs."""
     if name not in _servers or _servers[name].poll() is not None:
         threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         process = subprocess.Popen(
             [str(_python_of(name)), "-u", "-m", "benchmarks.optimizer.opponents.server", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # libraries warn by the thousand; errors come as answers
+            stderr=subprocess.DEVNULL,  # libraries print thousands of warnings; errors arrive as answers
             text=True,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(threads, "1")},
@@ -43,7 +43,7 @@ def _server(name: str) -> "subprocess.Popen[str]":
 
 
 class RemoteOpponent(BestSeen):
-    """The near end; the far end is in ``peers``."""
+    """Client side of a peer in ``peers``."""
 
     peer: ClassVar[str]
 
@@ -60,20 +60,20 @@ class RemoteOpponent(BestSeen):
         )
 
     def cpu_s(self) -> float:
-        """Return CPU seconds of the child within calls; translation is not counted."""
+        """Return the child's CPU seconds within calls, excluding translation."""
         return self._cpu_s
 
     def ask(self, n: int) -> list[Point]:
-        """Ask the child."""
+        """Ask the child for points."""
         return [self.setup.space.canonical(raw) for raw in self._call("ask", n=n)]
 
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
-        """Tell the child."""
+        """Report values to the child."""
         self._call("tell", values=list(values))
         self.note(points, values)
 
     def recommend(self) -> Claim:
-        """Return the child's choice, or the highest observation if it makes none."""
+        """Return the child's choice, or the highest observation if it has none."""
         raw = self._call("recommend")
         return super().recommend() if raw is None else Claim(point=self.setup.space.canonical(raw))
 
@@ -94,12 +94,12 @@ class RemoteOpponent(BestSeen):
 
 
 class Hebo(RemoteOpponent):
-    """HEBO (Cowen-Rivers et al. 2022), with its defaults."""
+    """HEBO (Cowen-Rivers et al. 2022) with its defaults."""
 
     peer = "hebo"
 
 
 class Smac(RemoteOpponent):
-    """SMAC 2 (Lindauer et al. 2022), its facade for tuning."""
+    """SMAC 2 (Lindauer et al. 2022) with its tuning facade."""
 
     peer = "smac"

@@ -1,8 +1,8 @@
-"""The far end of ``remote``: serves one peer within its own environment.
+"""Server side of ``remote``: serves one peer in a separate environment.
 
     python -m benchmarks.optimizer.opponents.server hebo
 
-Reads requests and writes answers, one JSON object a line. What a library prints goes nowhere.
+Reads requests and writes answers, one JSON object per line. It discards library output.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchmarks.optimizer.spaces import Space
 
 
 def _plain(value: object) -> object:
-    """Return a JSON value of NumPy's scalars and arrays."""
+    """Convert NumPy scalars and arrays to a JSON value."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
@@ -32,7 +32,7 @@ class Server:
         self._peer: Peer | None = None
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Do what a request asks."""
+        """Execute a request."""
         if operation == "start":
             space = Space.from_json(arguments["space"])
             rest = {name: value for name, value in arguments.items() if name != "space"}

@@ -1,4 +1,4 @@
-"""The registry of tasks, and sets of them."""
+"""Registry of tasks and task sets."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
@@ -54,7 +54,7 @@ SPLIT: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
     ),
 }  # fmt: skip
-"""Settings are chosen on ``tuning``, reported on ``public``; none was chosen on ``unseen``."""
+"""``tuning`` serves to choose settings, ``public`` to report; no setting was chosen on ``unseen``."""
 
 
 def _llm(name: str) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ SETS: Mapping[str, tuple[str, ...]] = {
         f"{kind}:{name}-{f.n_dims}" for kind in FunctionTask.kinds for name, f in FUNCTIONS.items()
     ),
 }  # fmt: skip
-"""The split, and further choices: ``mini`` and ``llm`` are of ``public``, ``unseen-llm`` is of ``unseen``."""
+"""The split and its subsets: ``mini`` and ``llm`` of ``public``, ``unseen-llm`` of ``unseen``."""
 
 
 def _maker(name: str) -> Callable[[], Task]:
@@ -101,22 +101,22 @@ def _maker(name: str) -> Callable[[], Task]:
 TASKS: Mapping[str, Callable[[], Task]] = {
     name: _maker(name) for names in (*SPLIT.values(), SETS["functions"]) for name in names
 }
-"""Makers by name."""
+"""Name → task maker."""
 
 
 @cache
 def get_task(name: str) -> Task:
-    """Return the task of that name; it keeps no state but what it has read."""
+    """Return the named task. Its only state is the data it has read."""
     task = TASKS[name]()
     assert task.name == name, f"{task.name} is registered as {name}"
     return task
 
 
 def choose(names: Iterable[str]) -> list[str]:
-    """Return the tasks that sets, names or patterns such as ``llm:*`` mean, each once.
+    """Return the tasks that match sets, names or patterns such as ``llm:*``, each once.
 
     Raises:
-        ValueError: one of them means no task.
+        ValueError: If one of them matches no task.
     """
     chosen: dict[str, None] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""What a task is. Every task maximises; what it answers is noisy, ``true`` is what is reported."""
+"""Interface of tasks. Every task maximises; its answers are noisy, and reports use ``true``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,31 +13,31 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 class Task(ABC):
-    """A function of a point, seen through noise."""
+    """Noisy function of a point."""
 
     suite: ClassVar[str]
-    """Kind of task; reports show means per suite."""
+    """Kind of task. Reports show means per suite."""
     is_true_cheap: ClassVar[bool] = True
-    """Whether the true value of every evaluated point may be computed."""
+    """Whether computing the true value of every evaluated point is affordable."""
     unit: float = 1.0
-    """Value worth one whole: 100 where accuracies are in per cent."""
+    """Value that equals 1: 100 for accuracies in per cent."""
 
     def __init__(self, name: str, space: Space) -> None:
         self.name, self.space = name, space
 
     @abstractmethod
     def evaluate(self, point: Point, rng: np.random.Generator) -> float:
-        """Return what one evaluation shows."""
+        """Return one noisy evaluation."""
 
     @abstractmethod
     def true(self, point: Point) -> float:
-        """Return the expectation of an evaluation."""
+        """Return the expected evaluation."""
 
 
 class CaseTask(Task):
-    """A task whose evaluation is the mean over test cases, which an opponent may choose itself.
+    """Task whose evaluation is the mean over test cases, which an opponent may choose itself.
 
-    A budget of B evaluations is worth B · ``cases_per_evaluation`` cells.
+    A budget of B evaluations equals B · ``cases_per_evaluation`` cells.
     """
 
     n_cases: int = 100
@@ -50,10 +50,10 @@ class CaseTask(Task):
         """Return one reward per case, in [0, 1]."""
 
     def draw_cases(self, rng: np.random.Generator) -> list[int]:
-        """Draw the cases of an evaluation for opponents that do not choose them."""
+        """Draw an evaluation's cases for opponents that do not choose them."""
         drawn = rng.choice(self.n_cases, size=self.cases_per_evaluation, replace=False)
         return [int(case) for case in drawn]
 
     def evaluate(self, point: Point, rng: np.random.Generator) -> float:
-        """Return the mean over cases drawn at random."""
+        """Return the mean over random cases."""
         return float(np.mean(self.evaluate_cases(point, self.draw_cases(rng), rng)))

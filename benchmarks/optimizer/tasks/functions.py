@@ -1,7 +1,7 @@
 """Test functions of global optimization, with noise of several kinds or none.
 
-Values are mapped to [0, 1], 1 at the optimum and 0 at the highest value on the domain, so a hundredth is
-one per cent of the function's range (Surjanovic & Bingham 2013 have definitions and domains).
+Values are scaled to [0, 1], with 1 at the optimum and 0 at the highest value on the domain, so .01 is one
+per cent of the function's range. Definitions and domains: Surjanovic & Bingham 2013.
 """
 
 import math
@@ -31,27 +31,27 @@ _A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.
 _P = 1e-4 * np.array([[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
                       [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]])  # fmt: skip
 HARTMANN = 3.32236802
-"""Depth of its minimum."""
+"""Depth of Hartmann's minimum."""
 
 
 def hartmann(x: np.ndarray) -> float:
-    """Return Hartmann's function of six variables above its minimum: four peaks (Dixon & Szego 1978)."""
+    """Return Hartmann's six-variable function above its minimum: four peaks (Dixon & Szego 1978)."""
     inner = (_A * (x - _P) ** 2).sum(axis=1)
     return HARTMANN - float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-inner))
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function to minimise, whose least value is 0."""
+    """Function to minimise, with minimum 0."""
 
     of: Callable[[np.ndarray], float]
     low: float
     high: float
-    """Ends of the domain of each coordinate."""
+    """Bounds of every coordinate."""
     highest: float
-    """Of the domain."""
+    """Highest value on the domain."""
     median: float
-    """Value in [0, 1] of a random point."""
+    """Value in [0, 1] of a median random point."""
     n_dims: int = 5
 
 
@@ -61,17 +61,17 @@ FUNCTIONS: Mapping[str, Function] = {
     "hartmann": Function(hartmann, 0.0, 1.0, HARTMANN, median=0.0306, n_dims=6),
 }
 NOISE_SD = 0.1
-"""Of normal noise: a tenth of the range."""
+"""Standard deviation of normal noise: a tenth of the range."""
 HEAVY_SCALE = 0.05
-"""Of noise by Student's t with two degrees of freedom, whose variance is infinite."""
+"""Scale of Student's t noise with two degrees of freedom, whose variance is infinite."""
 
 
 class FunctionTask(Task):
-    """One function, on a domain whose centre is not the optimum."""
+    """One function, on a domain not centred on the optimum."""
 
     suite = "fn"
     kinds: ClassVar[tuple[str, ...]] = ("fn0", "fnN", "fnT")
-    """No noise, normal noise, heavy-tailed noise."""
+    """Kind of noise: none, normal or heavy-tailed."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.function = kind, FUNCTIONS[name]
@@ -85,7 +85,7 @@ class FunctionTask(Task):
         return 1.0 - f.of(x) / f.highest
 
     def evaluate(self, point: Point, rng: np.random.Generator) -> float:
-        """Return the value with noise of the kind."""
+        """Return the value with noise."""
         value = self.true(point)
         if self.kind == "fnN":
             value += NOISE_SD * float(rng.standard_normal())

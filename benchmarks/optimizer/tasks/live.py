@@ -1,4 +1,4 @@
-"""scikit-learn models fitted while you wait, with the noise of random splits and model seeds."""
+"""scikit-learn models fitted live, with noise from random splits and model seeds."""
 
 import warnings
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from benchmarks.optimizer.spaces import (
 from benchmarks.optimizer.tasks.base import Task
 
 N_TRUE_SPLITS = 30
-"""Splits behind a true value; evaluations use others."""
+"""Number of splits for a true value; evaluations use others."""
 _SPLIT_SEEDS = (10**6, 2**31)
 _MAX_ROWS = 500
-"""Rows of ``digits`` that are used."""
+"""Number of rows used from ``digits``."""
 
 
 def _if_model(parameter: Parameter, *models: Value) -> Parameter:
@@ -40,7 +40,7 @@ SPACES: Mapping[str, tuple[Parameter, ...]] = {
         real("max_features", 0.01, 0.99),
         real("min_impurity_decrease", 0.0, 0.5),
     ),
-    # Choice of the model and of its own parameters at once.
+    # choice of the model together with its parameters
     "CASH": (
         categorical("model", "SVM", "DT", "kNN", "logreg"),
         categorical("scale", "none", "standard"),
@@ -57,7 +57,7 @@ SPACES: Mapping[str, tuple[Parameter, ...]] = {
 
 
 class LiveTask(Task):
-    """Accuracy of a model fitted on one half of the data and tested on the other."""
+    """Accuracy of a model fitted on half of the data and tested on the rest."""
 
     suite = "skl"
     is_true_cheap = False
@@ -81,7 +81,7 @@ class LiveTask(Task):
         return self._true[key]
 
     def accuracy(self, point: Point, seed: int) -> float:
-        """Fit and test; a model that refuses its parameters is worth 0."""
+        """Fit and test; a model that rejects its parameters scores 0."""
         x, y = self._data()
         order = np.random.default_rng(seed).permutation(len(x))
         half = len(x) // 2

@@ -1,4 +1,4 @@
-"""Answers of language models, asked once and replayed: a case is one test question."""
+"""Recorded and replayed answers of language models. A case is one test question."""
 
 import csv
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from benchmarks.optimizer.spaces import Point, Space, categorical, real
 from benchmarks.optimizer.tasks.base import DATA, CaseTask
 
 WEIGHTS = (0.6, 0.3, 0.1)
-"""Shares of score, speed and price in the reward of ``jhu-util``."""
+"""Weights of score, speed and price in the reward of ``jhu-util``."""
 _WITH_TECHNIQUES = "gpt-35-turbo"
-"""The only model that was asked with several prompting techniques."""
+"""The only model recorded with several prompting techniques."""
 _TECHNIQUE = "chain_of_thought"
 
 
 class ExamTask(CaseTask):
-    """Model, temperature and prompting technique on 100 multiple-choice questions, real answers.
+    """Model, temperature and prompting technique on 100 multiple-choice questions, with real answers.
 
-    A temperature counts as the nearest recorded one. With ``is_utility``, the reward weighs score,
-    speed and price (``WEIGHTS``; the latter two are 1 - the log's place between least and most).
+    A temperature maps to the nearest recorded one. With ``is_utility``, the reward weighs score, speed
+    and price by ``WEIGHTS``; the latter two are 1 minus the log's position between minimum and maximum.
     """
 
     suite = "llm"
@@ -60,7 +60,7 @@ class ExamTask(CaseTask):
     def evaluate_cases(
         self, point: Point, cases: Sequence[int], rng: np.random.Generator
     ) -> list[float]:
-        """Return the recorded rewards; asked again, a case answers the same."""
+        """Return the recorded rewards. A repeated case gives the same answer."""
         del rng
         row = self._row(point)
         return [float(row[case]) for case in cases]
@@ -71,7 +71,7 @@ class ExamTask(CaseTask):
 
 
 def _log_place(numbers: np.ndarray) -> np.ndarray:
-    """Return where logs lie between the least and the greatest; the median where unknown."""
+    """Return positions of logs between minimum and maximum; unknown values get the median."""
     is_known = numbers > 0
     logs = np.log(numbers[is_known])
     places = np.empty(len(numbers))
@@ -81,9 +81,9 @@ def _log_place(numbers: np.ndarray) -> np.ndarray:
 
 
 class PromptTask(CaseTask):
-    """Prompt template and model, with the real accuracy of each pair over 100 samples.
+    """Prompt template and model, with each pair's real accuracy over 100 samples.
 
-    The single answers were not published, so a case is a Bernoulli draw of the accuracy.
+    Individual answers are unpublished, so a case is a Bernoulli draw with that accuracy.
     """
 
     suite = "llm"
@@ -97,7 +97,7 @@ class PromptTask(CaseTask):
         models = [name.replace("_acc", "") for name in header[1:]]
         templates = [f"t{line[0]}" for line in complete]
         self.accuracy = np.array([[float(x) for x in line[1:]] for line in complete])
-        """Of each template with each model, (n_templates, n_models)."""
+        """Accuracy of each template with each model, (n_templates, n_models)."""
         self._model = {model: i for i, model in enumerate(models)}
         self._template = {template: i for i, template in enumerate(templates)}
         super().__init__(

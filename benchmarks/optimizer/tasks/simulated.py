@@ -1,4 +1,4 @@
-"""Simulated systems with test cases: a known truth, cases that differ, answers that go along."""
+"""Simulated systems with test cases: known truth, differing cases, correlated answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from benchmarks.optimizer.spaces import Point, Space, categorical, integer, real
 from benchmarks.optimizer.tasks.base import CaseTask
 
 N_MODELS, N_PROMPTS, N_STEPS, N_DOCS = SHAPE = 6, 8, 11, 10
-"""Models, prompts, steps of the temperature, retrieved documents."""
+"""Numbers of models, prompts, temperature steps and retrieved documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What distinguishes one system from another."""
+    """Properties of a system."""
 
     seed: int
     easiness: tuple[float, float] = (0.3, 1.5)
-    """Mean and spread of the cases', in log-odds."""
+    """Mean and spread of case difficulty, in log-odds."""
     is_recorded: bool = False
-    """Whether a case answers the same again, and similar configurations share their luck on it."""
+    """Whether a repeated case gives the same answer, and similar configurations share its noise."""
     is_graded: bool = False
-    """Whether rewards lie between 0 and 1."""
+    """Whether rewards are graded between 0 and 1."""
     n_skills: int = 1
-    """Skills that cases ask for, each with effects of its own."""
+    """Number of skills that cases require, each with separate effects."""
     has_crash: bool = False
     """Whether many documents overflow every second model: reward 0 on all cases."""
 
@@ -43,7 +43,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 class SimulatedTask(CaseTask):
-    """Model, prompt, temperature and documents; a temperature counts as the nearest step."""
+    """Model, prompt, temperature and documents. A temperature maps to the nearest step."""
 
     suite = "sim"
 
@@ -59,12 +59,12 @@ class SimulatedTask(CaseTask):
         )
         super().__init__(f"sim:{name}", space)
         self._rewards = _rewards(kind, self.n_cases)
-        """Expected, (n_points, n_cases)."""
+        """Expected rewards, (n_points, n_cases)."""
         self._mean = self._rewards.mean(axis=1)
 
     @property
     def best_and_median(self) -> tuple[float, float]:
-        """True values of the best point and of a median one."""
+        """True values of the best point and a median one."""
         return float(self._mean.max()), float(np.median(self._mean))
 
     def true(self, point: Point) -> float:

@@ -13,20 +13,20 @@ from benchmarks.optimizer.spaces import Parameter, Point, Space, Value
 from benchmarks.optimizer.tasks.base import DATA, Task
 
 N_ITEMS = 50
-"""Size of the evaluation set whose sampling noise ``noisy`` tasks have."""
+"""Size of the evaluation set that sets the sampling noise of ``noisy`` tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Inputs and outputs of one surrogate, in its own order."""
+    """Inputs and outputs of one surrogate, in its order."""
 
     outputs: tuple[str, ...]
     numbers: tuple[str, ...]
     categories: tuple[str, ...]
     instance: str
-    """The category that names the data set."""
+    """Parameter that names the data set."""
     fixed: Mapping[str, float]
-    """Fidelity parameters, at their most faithful."""
+    """Fidelity parameters at their highest fidelity."""
     target: str
     unit: float = 1.0
 
@@ -84,7 +84,7 @@ def _read(scenario: str, file: str) -> Any:
 
 
 def _space(name: str) -> Space:
-    """Read a search space, without the data set and the fidelities."""
+    """Read a search space without the data set and the fidelities."""
     scenario, described = SCENARIOS[name], _read(name, "config_space.json")
     condition = {c["child"]: c for c in described["conditions"]}
     parameters = []
@@ -114,9 +114,9 @@ def _space(name: str) -> Space:
 
 
 class SurrogateTask(Task):
-    """One data set of a scenario; the surrogate itself is the truth.
+    """One data set of a scenario. The surrogate itself is the truth.
 
-    A noisy task shows what ``N_ITEMS`` test items would: a binomial draw of the accuracy.
+    A noisy task returns a binomial draw of the accuracy, as on ``N_ITEMS`` test items.
     """
 
     suite = "yahpo"
@@ -152,7 +152,7 @@ class SurrogateTask(Task):
         return float(self.values([point])[0])
 
     def evaluate(self, point: Point, rng: np.random.Generator) -> float:
-        """Return the prediction, or what a small test set would show of it."""
+        """Return the prediction, or a noisy estimate as from a small test set."""
         value = self.true(point)
         if not self.is_noisy:
             return value

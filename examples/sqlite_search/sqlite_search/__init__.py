@@ -1,4 +1,4 @@
-"""Full-text search of SQLite as a target, and the reciprocal rank of its answers as a metric."""
+"""SQLite full-text search as a target, and reciprocal rank as a metric."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ OPTIONS = ("documents",)
 
 
 class SqliteSearch:
-    """Ranks documents by BM25; the weights of title and body and the use of prefixes are tuned."""
+    """BM25 ranking of documents, with tunable title and body weights and prefix matching."""
 
     provider = "sqlite-search"
 
@@ -39,18 +39,18 @@ class SqliteSearch:
         )
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return what is asked: everything that shapes the answer, and no secret."""
+        """Return everything that shapes the answer, without secrets."""
         asked = case.input.get("query") if isinstance(case.input, dict) else None
         if not isinstance(asked, str):
             raise CandidateFault("the case has no text `query`", error_type="bad_case")
         return {"query": asked, **params}
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return what a call costs at most: nothing."""
+        """Return the maximum cost of a call: nothing."""
         return WorstCase(usd=0.0, tokens=0)
 
     async def call(self, params: Params, case: Case) -> Reply:
-        """Search once, in a thread, for SQLite blocks."""
+        """Search once, in a thread, because SQLite blocks."""
         request = self.request(params, case)
         begun = time.perf_counter()
         found = await asyncio.to_thread(self._search, request)
@@ -86,7 +86,7 @@ def make_target(context: PluginContext) -> SqliteSearch:
 
 
 def make_reciprocal_rank(context: PluginContext):
-    """Return the metric of ``plugin: reciprocal-rank``: 1 for the first place, 1/2 for the second."""
+    """Return the metric of ``plugin: reciprocal-rank``: 1 for rank one, 1/2 for rank two."""
     check_options(context, ("missing",))
     missing = float(context.options.get("missing", 0.0))
 
@@ -99,7 +99,7 @@ def make_reciprocal_rank(context: PluginContext):
 
 
 def check_options(context: PluginContext, known: tuple[str, ...]) -> None:
-    """Refuse an option that nothing reads."""
+    """Reject unknown options."""
     for name in context.options:
         if name not in known:
             key = f"{context.key}.plugin_options.{name}"

@@ -1,4 +1,4 @@
-"""The target and the metric keep the contract of their groups."""
+"""The target and the metric fulfil the contracts of their groups."""
 
 from pathlib import Path
 
