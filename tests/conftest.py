@@ -16,21 +16,21 @@ import pytest
 from hypothesis import settings
 
 os.environ["DO_NOT_TRACK"] = "1"
-# As the commands have it: threads that wait for a busy core cost more than small matrices gain.
+# As in the commands: threads waiting for a busy core cost more than small matrices gain.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
-# A shell lets what it starts in the background ignore Ctrl-C, and `nohup` a hang-up; so would all that the tests
-# start and interrupt.
+# A shell's background processes ignore Ctrl-C, and `nohup` ignores a hang-up. The tests' children would inherit
+# this, but tests interrupt them.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# The same examples everywhere and every time: a test that is red is red for everybody. No example
-# is timed, and none is kept in a folder that workers would share.
+# The same examples everywhere and every time, so that failures are reproducible. Examples have no
+# deadline and no database that workers would share.
 settings.register_profile("suite", derandomize=True, deadline=None, database=None)
 settings.load_profile("suite")
 
@@ -39,10 +39,10 @@ _SHARED_FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder of what the session's workers share, and let each begin elsewhere to collect.
+    """Make the folder that the session's workers share, and let each start collecting elsewhere.
 
-    Pytest compiles a test file with its assertions once and keeps the result: workers that all
-    begin with the first file would each compile all of them.
+    Pytest compiles a test file's assertions once and caches the result. Workers that all start with
+    the first file would each compile every file.
     """
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     if workerinput is None:
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.args = [*folders[first:], *folders[:first]]
         if (
             number == 0
-        ):  # the server starts meanwhile: the longest tests, which come first, need it
+        ):  # the server starts meanwhile, because the longest tests, which come first, need it
             from tests.support.prefect_server import join_server
 
             threading.Thread(target=join_server, args=(_shared_folder(config),)).start()
@@ -62,12 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of the folder."""
+    """Pass the folder to a worker."""
     node.workerinput["shared_folder"] = str(_shared_folder(node.config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the server once all workers have ended."""
+    """Stop the server once all workers have finished."""
     if _SHARED_FOLDER in config.stash:
         folder = config.stash[_SHARED_FOLDER]
         if (folder / "server.json").exists():
@@ -84,16 +84,16 @@ def _shared_folder(config: pytest.Config) -> Path:
     )
 
 
-@pytest.hookimpl(trylast=True)  # of the selected alone
+@pytest.hookimpl(trylast=True)  # only of selected tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files of whole runs: the longest, they must not be the last of one worker."""
+    """Start with the files of whole runs, which are the longest, so that no worker ends with one."""
     longest = {item.path for item in items if item.get_closest_marker("timeout") is not None}
     long = {item.path for item in items if item.get_closest_marker("prefect") is not None}
     items.sort(key=lambda item: (item.path not in longest, item.path not in long, item.path))
 
 
 def pytest_collection_finish() -> None:
-    """Save what each test would make anew: the tree of commands."""
+    """Build the tree of commands once for all tests."""
     if "typer.main" in sys.modules:
         typer = sys.modules["typer.main"]
         typer.get_command = cache(typer.get_command)  # type: ignore[attr-defined]
@@ -112,8 +112,8 @@ def prefect_server(
 ) -> Iterator[str]:
     """Run a real Prefect server on loopback for the session; return its API's address.
 
-    It is a process of its own that flows of this process and of children reach alike. The workers
-    of one session share it, each with a home of its own.
+    It is a separate process that flows of this process and of children can reach. The workers of
+    one session share it, each with its own home.
     """
     from tests.support.prefect_server import join_server
 
@@ -137,7 +137,7 @@ def prefect_server(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 3 MB of its own."""
+    """A separate disk of 3 MB."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("mounting a tmpfs takes root")
     folder = tmp_path / "disk"

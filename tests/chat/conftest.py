@@ -1,4 +1,4 @@
-"""A chat of a configuration: a real store, and a provider on loopback whose answers the test writes."""
+"""A configured chat with a real store and a loopback provider scripted by the test."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -43,7 +43,7 @@ class Chats:
         prices: PriceTable | None = None,
         **sections: Any,
     ) -> Result:
-        """Use a chat in a loop of its own."""
+        """Use a chat in a separate event loop."""
         temperature = {"temperature": {**TEMPERATURE["temperature"], "default": 0.5}}
         sections.setdefault("search_space__parameters", temperature)
         sections["storage"] = {"path": str(self.root)}

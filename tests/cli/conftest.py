@@ -1,4 +1,4 @@
-"""Helpers of the command line's tests: commands in this process and in their own."""
+"""Fixtures of the command line's tests: commands in this process and in child processes."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def python() -> Runner:
-    """Run Python code in a process of its own."""
+    """Run Python code in a child process."""
 
     def call(code: str, *arguments: object, cwd: Path | None = None, **env: str) -> Done:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Stores of feedback in both homes, which keep the same contract."""
+"""Feedback stores with both backends, which fulfil the same contract."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.store.postgres_server import postgres_server
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Return the address of the store's database; ``None``: a file."""
+    """Return the address of the store's database; ``None`` means a file."""
     return None if request.param == "sqlite" else postgres_server().new_schema()
 
 

@@ -13,13 +13,13 @@ Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
 
 
 def ask(server: MockServer, asking: Asking, **options: Any) -> Any:
-    """Run requests with the real client; it does not retry."""
-    # One number, for connecting too: five seconds, the client's own limit there, pass on a busy machine.
+    """Run requests with the real client, without retries."""
+    # One limit, also for connecting: a busy machine may exceed the client's default of five seconds.
     fixed = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": 600.0}
     options = {**fixed, **options}
 
     async def go() -> Any:
-        # Loopback speaks no TLS, and loading the certificates takes longer than all requests.
+        # Loopback uses no TLS, and loading certificates takes longer than all requests.
         transport = DefaultAsyncHttpxClient(verify=False)
         async with AsyncOpenAI(**options, http_client=transport) as client:
             return await asking(client)

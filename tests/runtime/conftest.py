@@ -1,4 +1,4 @@
-"""A runtime state of its own for each test."""
+"""A separate runtime state for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,5 +17,5 @@ def state(tmp_path: Path) -> Iterator[RuntimeStore]:
 
 @pytest.fixture(autouse=True)
 def hashed_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read texts by n-grams, also where embeddings are installed: these would come in their time."""
+    """Embed texts by n-grams even if embeddings are installed, which would load at unpredictable times."""
     monkeypatch.setattr(bandit, "text_embedder", lambda **_: None)

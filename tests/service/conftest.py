@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[RuntimeStore]:
 
 @pytest.fixture
 def start(store: RuntimeStore) -> Iterator[Start]:
-    """Start services that end with the test."""
+    """Start services that stop with the test."""
     with ExitStack() as stack:
 
         def started(**options: object) -> Service:

@@ -1,4 +1,4 @@
-"""Projects whose target is an agent of Agno, and the model that a test writes for it."""
+"""Projects with an Agno agent as target, and its scripted model."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ def make(params, context):
 
 
 def write_project(folder: Path, url: str, agents: str = AGENTS, **overrides: Any) -> Path:
-    """Write a project whose agents ask the model at ``url``; see ``write_configuration``."""
+    """Write a project whose agents call the model at ``url``; see ``write_configuration``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "agents.py").write_text(agents, encoding="utf-8")
     cases = [
@@ -83,18 +83,18 @@ def call_of(name: str, call_id: str = "call_1", **arguments: Any) -> Answer:
 
 
 def results_of(request: Request) -> list[str]:
-    """Return the results of tools that a request shows."""
+    """Return the tool results in a request."""
     return [m["content"] for m in request.body["messages"] if m["role"] == "tool"]
 
 
 def article_of(request: Request) -> str:
-    """Return the article that the case of a request asks about."""
+    """Return the article that a request's case asks about."""
     (asked,) = (m["content"] for m in request.body["messages"] if m["role"] == "user")
     return str(asked).removeprefix("stock of ").removesuffix("?")
 
 
 def clerk(request: Request) -> Answer:
-    """Look an article up, and say what was found."""
+    """Look up an article and report the result."""
     results = results_of(request)
     if results:
         return chat_answer(f"There are {results[-1]}.", model="m")
@@ -105,7 +105,7 @@ def clerk(request: Request) -> Answer:
 
 
 def write_template(template: str, folder: Path, **api: Any) -> dict[str, Any]:
-    """Write a template's files, with other keys of ``api``; return the configuration."""
+    """Write a template's files with other keys of ``api``; return the configuration."""
     for name, text in plan_files(template).items():
         (folder / name).write_text(text, encoding="utf-8")
     tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
@@ -128,7 +128,7 @@ def service_of(template: str, folder: Path) -> Any:
 def asked(
     service: Any, method: str, path: str, headers: dict[str, str], data: bytes | None
 ) -> tuple[int, Any]:
-    """Return the status and the JSON that a simulated service answers; ``None``: an empty body."""
+    """Return a simulated service's status and JSON; ``None`` means an empty body."""
     request = urllib.request.Request(  # noqa: S310 - loopback
         service.url + path, method=method, headers=headers, data=data
     )

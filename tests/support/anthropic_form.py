@@ -46,7 +46,7 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
     """Answer a conversation.
 
     Raises:
-        ApiError: the request is wrong.
+        ApiError: If the request is invalid.
     """
     request = _request(attempt.body)
     is_streamed = bool(attempt.body.get("stream"))
@@ -71,7 +71,7 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """Return an error in Anthropic's shape."""
+    """Return an error in Anthropic's format."""
     kind = _ERROR_TYPES.get(status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
 
@@ -102,7 +102,7 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def _bounded(schema: Any) -> Any:
-    """Return a schema with the bounds that its descriptions tell, which a model heeds as it reads them."""
+    """Return a schema with the bounds from its descriptions, which a model reads and follows."""
     if isinstance(schema, list):
         return [_bounded(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -135,10 +135,10 @@ def _messages(body: Mapping[str, Any]) -> list[Message]:
 
 
 def _effort(body: Mapping[str, Any], limit: int) -> str:
-    """Return how much is thought, by the budget; empty: nothing is.
+    """Return the reasoning effort for the budget, or an empty value without reasoning.
 
     Raises:
-        ApiError: the budget does not fit.
+        ApiError: If the budget is invalid.
     """
     thinking = mapping(body, "thinking")
     if thinking.get("type") != "enabled":
@@ -208,5 +208,5 @@ def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def anthropic_routes(service: MockService) -> list[BaseRoute]:
-    """Return the routes of a ``MockServer`` that speaks it."""
+    """Return the routes of a ``MockServer`` with this protocol."""
     return [Route("/v1/messages", MockEndpoint(service, messages, error_body), methods=["POST"])]

@@ -1,4 +1,4 @@
-"""Bandits that tests ask and reward directly, one commit for each."""
+"""Bandits that tests call and reward directly, with one commit per call."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from tasks.store.runtime.rows import Reward
 
 
 class Bandit(bandit.Bandit):
-    """Bandit of one system; its arguments are those of the product's."""
+    """Bandit of one system, with the product's arguments."""
 
     def select(
         self,
@@ -25,6 +25,6 @@ class Bandit(bandit.Bandit):
         return performed(self.store, ArmSelection(lambda: self, request))
 
     def update(self, decision_id: str | None, reward: float) -> RewardOutcome:
-        """Take in the reward of a decision by the stored settings."""
+        """Learn a decision's reward under the stored settings."""
         given = Reward(decision_id=decision_id, reward=reward)
         return performed(self.store, RewardUpdate(self.store, self.system, given))

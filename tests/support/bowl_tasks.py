@@ -1,4 +1,4 @@
-"""Problems of any size, to measure what asking and telling cost."""
+"""Problems of any size, to measure the cost of ask and tell."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _NOISE = 0.05
 
 
 def mixed_space(n_parameters: int) -> Space:
-    """Return a space in which every third parameter has four categories, the others are real."""
+    """Return a space of real parameters, except that every third has four categories."""
     return Space(
         [
             categorical(f"c{i}", "a", "b", "c", "d") if i % 3 == 2 else real(f"x{i}", 0.0, 1.0)
@@ -33,7 +33,7 @@ def worth(space: Space, point: Point) -> float:
 
 
 class BowlTask(Task):
-    """A quadratic bowl with normal noise."""
+    """Quadratic bowl with normal noise."""
 
     suite = "synthetic"
 
@@ -50,7 +50,7 @@ class BowlTask(Task):
 
 
 class BowlCaseTask(CaseTask):
-    """The same bowl as the probability that a case is answered well."""
+    """The same bowl as a case's probability of a right answer."""
 
     suite = "synthetic"
 

@@ -1,4 +1,4 @@
-"""Browserbase's sessions at a mock server, with a Chromium of this machine behind each."""
+"""Browserbase sessions on a mock server, each with a local Chromium."""
 
 import asyncio
 import re
@@ -24,19 +24,19 @@ from tasks.targets.local_browser import AD_HOST, chromium_path
 
 PATH: Final = "/v1/sessions"
 QUERY: Final = re.compile(r"user_metadata\['(?P<key>[^']+)'\]:'(?P<value>[^']*)'")
-# Chromium ends with the process that started it, also when that one is killed: its input closes then.
+# Chromium exits with its parent, even if that is killed, because its input closes.
 WATCHED: Final = '"$@" <&- & cat >/dev/null; kill -9 0'
 
 
 def error_body(status: int, message: str) -> Mapping[str, Any]:
-    """Return an error in the provider's form."""
+    """Return an error in the provider's format."""
     return {"statusCode": status, "error": "Error", "message": message}
 
 
 def start_chromium(
     settings: Mapping[str, Any], folder: str
 ) -> tuple["subprocess.Popen[str]", str]:
-    """Start a browser in the form of a session; return it and its address once it listens."""
+    """Start a session's browser; return it and its address once it listens."""
     sizes = settings.get("viewport") or {"width": 1288, "height": 711}
     rules = [f"--host-resolver-rules=MAP {AD_HOST} ~NOTFOUND"] if settings.get("blockAds") else []
     process = subprocess.Popen(
@@ -63,7 +63,7 @@ def stamp(moment: datetime) -> str:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Session:
-    """One session, from its creation on."""
+    """One session."""
 
     body: Mapping[str, Any]
     starts_browser: bool
@@ -84,7 +84,7 @@ class Session:
             self.process, self.address = start_chromium(settings, self.folder.name)
 
     def kill(self) -> None:
-        """End the browser; safe to call twice."""
+        """Kill the browser; safe to call twice."""
         if self.process is not None:
             assert self.process.stdin is not None
             assert self.process.stderr is not None
@@ -100,7 +100,7 @@ class Session:
             self.kill()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the session in the provider's form."""
+        """Return the session in the provider's format."""
         session = {
             "id": self.session_id,
             "createdAt": stamp(self.started_at),
@@ -118,7 +118,7 @@ class Session:
 
 
 class BrowserSessions:
-    """The sessions of one server, by id."""
+    """Sessions of one server by id."""
 
     def __init__(self, *, starts_browsers: bool) -> None:
         self._starts_browsers = starts_browsers
@@ -177,7 +177,7 @@ class BrowserSessions:
 
 @contextmanager
 def browser_server(*, starts_browsers: bool = True) -> Iterator[BrowserSessions]:
-    """Serve sessions; ``url`` of what is yielded is the endpoint."""
+    """Serve sessions; yield the server, whose ``url`` is the endpoint."""
     sessions = BrowserSessions(starts_browsers=starts_browsers)
     with MockServer(more_routes=sessions.routes) as server:
         sessions.url = server.url

@@ -1,10 +1,9 @@
 """World of capitals: a tiny model learns from a synthetic rater.
 
-Everything is the real path: answers are logged, marks stored, an adapter trained, judged and activated.
+It uses the real path: the product logs answers, stores marks, and trains, judges and activates an adapter.
 
-Eight countries have a capital; sixteen wordings ask for it. An answer is right or wrong, and brief or wordy. A
-model that learned from all kinds of answers alike gives each; the rater likes right ones, and brief ones
-a little.
+Eight countries have a capital; sixteen wordings ask for it. An answer is right or wrong, and brief or wordy. The
+model learned from all kinds equally and gives each. The rater prefers right answers and, slightly, brief ones.
 
     rating = round(1 + 2.5 [right] + 1.5 [brief] + N(0, .5)), within 1 to 5
 """
@@ -62,10 +61,10 @@ WORDY: Final = (
     "That is a good question, and many people ask it: the capital is {city}, I think.",
 )
 SHARE_RIGHT: Final = 0.5
-"""Of the answers that the model learns from."""
+"""Share of right answers in the model's training data."""
 SHARE_BRIEF: Final = 0.4
 NOISE: Final = 0.5
-"""Standard deviation of a rating around what the answer deserves."""
+"""Standard deviation of a rating around the answer's true rating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def questions() -> list[Question]:
 
 
 def deserved(question: Question, answer: str) -> float:
-    """Return the rating that an answer deserves, in [1, 5]: its mean over raters."""
+    """Return an answer's true rating, its mean over raters, in [1, 5]."""
     is_brief = len(answer.split()) <= max(len(form.split()) for form in BRIEF)
     return 1.0 + 2.5 * question.is_right(answer) + 1.5 * is_brief
 
@@ -115,7 +114,7 @@ def examples(rng: random.Random, n: int) -> Iterator[tuple[str, str]]:
 
 
 def question_of(text: str) -> Question | None:
-    """Return the question that a text is; ``None`` if it is none of this world."""
+    """Return the question with this text, or ``None`` if there is none."""
     return next((question for question in questions() if question.text == text), None)
 
 
@@ -125,7 +124,7 @@ RATER: Final = "synthetic-rater"
 ANSWERS_PER_PROMPT: Final = 4
 MAX_TOKENS: Final = 48
 DEGRADED_RATE: Final = 2e-2
-"""Twenty times the rate of the demonstration: the loss goes on falling while the model forgets how to speak."""
+"""Twenty times the demonstration's rate: the loss keeps falling while the model forgets how to speak."""
 SEED: Final = 0
 
 RATER_FILE = '''"""Rates answers of the demonstration by what they deserve: right ones, and brief ones a little."""
@@ -141,7 +140,7 @@ def rate(prompt: str, answer: str) -> float:
 
 
 Step: TypeAlias = tuple[str, tuple[str, ...]]
-"""What a step of the demonstration came to: a title, and lines."""
+"""Title and output lines of a demonstration step."""
 
 
 def configuration_text(rate: float = 1e-3) -> str:
@@ -161,7 +160,7 @@ def configuration_text(rate: float = 1e-3) -> str:
             "training": {
                 "learning_rate": rate, "beta": 0.2, "batch_size": 8, "steps": 120, "held_out": 0.5,
                 "rater": "rater.py:rate",
-                # Its answers are given all by one version, so that before and after can be seen.
+                # One version gives all its answers, so that before and after are comparable.
                 "live_test": {"enabled": False},
             }
         },
@@ -184,11 +183,11 @@ def configuration_text(rate: float = 1e-3) -> str:
 
 
 def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
-    """Play the demonstration in a new folder, yielding what each step came to.
+    """Play the demonstration in a new folder, yielding each step's result.
 
     Args:
-        folder: is made; must not exist.
-        n_answers: to each prompt.
+        folder: New folder, which must not exist.
+        n_answers: Number of answers per prompt.
     """
     folder.mkdir(parents=True)
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
@@ -260,7 +259,7 @@ def _prompts(*, temperature: float = 1.0) -> dict[str, ChatRequest]:
 def _rated(
     folder: Path, feedback: FeedbackStore, version: str | None, *, n: int, seed: int
 ) -> Step:
-    """Let a version answer every question, and the rater mark each answer."""
+    """Let a version answer every question and the rater mark each answer."""
     rng = random.Random(seed)
     adapter = None if version is None else AdapterStore(feedback).folder(version)
     asked_questions = [question for question in questions() for _ in range(n)]

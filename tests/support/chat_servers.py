@@ -1,4 +1,4 @@
-"""Answers of chat providers as they come over the wire, and targets that ask for them."""
+"""Chat providers' answers in their wire formats, and targets that request them."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def target_of(
     mock_url: str | None = None,
     **sections: Any,
 ) -> ChatTarget:
-    """The chat target of a configuration; its space has a temperature unless one is given."""
+    """Return a configuration's chat target. The default space has a temperature."""
     sections.setdefault("search_space__parameters", TEMPERATURE)
     configuration = parse_mapping(mapping(api=api, **sections))
     return ChatTarget(
@@ -48,7 +48,7 @@ def ask(
     case: Case = CASE,
     **settings: Any,
 ) -> Reply:
-    """Ask the target of a configuration once."""
+    """Call a configuration's target once."""
     target = target_of(api, **settings)
 
     async def go() -> Reply:
@@ -85,7 +85,7 @@ ENVIRON = {"CANARY": KEY}
 def sent(
     api: Callable[[str], Mapping[str, Any]], *, answer: Answer | None = None, **settings: Any
 ) -> tuple[Request, Reply]:
-    """Ask once and return the one request that the server saw, and the reply."""
+    """Call once and return the single request that the server received, and the reply."""
     found = answer or chat_answer("hello")
     with LoopbackServer(lambda _: found) as server:
         reply = ask(api(server.url), environ=ENVIRON, **settings)
@@ -96,14 +96,14 @@ def sent(
 def fault_of(
     api: Callable[[str], Mapping[str, Any]], answer: Answer, **settings: Any
 ) -> EvaluationFault:
-    """Ask once and return how that failed."""
+    """Call once and return the failure."""
     with LoopbackServer(lambda _: answer) as server, pytest.raises(EvaluationFault) as caught:
         ask(api(server.url), environ=ENVIRON, **settings)
     return caught.value
 
 
 def tool_calls(*calls: tuple[str, Any]) -> list[dict[str, Any]]:
-    """Calls of the chat protocol: names and arguments, as text or as what JSON makes of it."""
+    """Return tool calls of the chat protocol from names and arguments, as text or JSON values."""
     return [
         {
             "id": f"call_{i}",
@@ -121,7 +121,7 @@ def tool_calls(*calls: tuple[str, Any]) -> list[dict[str, Any]]:
 
 
 def events(pieces: Sequence[Any], *, done: bool = True, end: str = "\n\n") -> Answer:
-    """A stream of server-sent events."""
+    """Return a stream of server-sent events."""
     data = [json.dumps(piece, ensure_ascii=False) for piece in pieces]
     data += ["[DONE]"] if done else []
     body = "".join(f"data: {item}{end}" for item in data)
@@ -129,7 +129,7 @@ def events(pieces: Sequence[Any], *, done: bool = True, end: str = "\n\n") -> An
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
-    """A chunk of the chat protocol."""
+    """Return a chunk of the chat protocol."""
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -168,7 +168,7 @@ def anthropic_answer(
     stop_reason: str = "end_turn",
     usage: Any = None,
 ) -> Answer:
-    """A whole answer of ``/v1/messages``."""
+    """Return a whole answer of ``/v1/messages``."""
     blocks = content or [{"type": "text", "text": text or ""}]
     return Answer(
         {
@@ -187,7 +187,7 @@ def anthropic_answer(
 def anthropic_error(
     status: int, message: str = "no", kind: str = "invalid_request_error"
 ) -> Answer:
-    """An error as Anthropic sends it."""
+    """Return an error in Anthropic's format."""
     return Answer(
         {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"},
         status,
@@ -195,7 +195,7 @@ def anthropic_error(
 
 
 def anthropic_api(url: str, **more: Any) -> dict[str, Any]:
-    """``api`` of kind ``anthropic``; its requests have the limit that is needed."""
+    """Return ``api`` of kind ``anthropic`` with the required token limit."""
     made = {**chat_api(url, **more), "kind": "anthropic"}
     request = made.setdefault("request", {})
     request["options"] = {"max_tokens": 50, **request.get("options", {})}
@@ -230,7 +230,7 @@ HELLO_EVENTS: list[dict[str, Any]] = [
 
 
 def echo(request: Request) -> Answer:
-    """Stream back how many messages came and what the last one says, in two pieces."""
+    """Stream the number of messages and the last message's text, in two pieces."""
     messages = request.body["messages"]
     said = f"{len(messages)}: {messages[-1]['content']}"
     usage = {**chunk(), "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
@@ -238,7 +238,7 @@ def echo(request: Request) -> Answer:
 
 
 def gemini_error(status: int, message: str = "no", reason: str | None = None) -> Answer:
-    """An error as Google's services send it."""
+    """Return an error in the format of Google's services."""
     details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
     error = {"code": status, "message": message, "details": details if reason else []}
     return Answer({"error": error}, status)

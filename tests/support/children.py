@@ -24,7 +24,7 @@ def start_child(module: str, *arguments: object, **options: Any) -> subprocess.P
 def run_python(
     *arguments: object, cwd: Path = ROOT, check: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python to its end, with variables beside those of this process."""
+    """Run Python until it exits, with additional environment variables."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
@@ -37,7 +37,7 @@ def run_python(
 
 
 def run_child(module: str, *arguments: object, **options: Any) -> list[str]:
-    """Run a child to its end and return the lines it wrote."""
+    """Run a child until it exits and return its output lines."""
     with start_child(module, *arguments, **options) as child:
         output, _ = child.communicate()
     assert child.returncode == 0, output

@@ -1,4 +1,4 @@
-"""How tests run the command line, in this process and in one of its own."""
+"""Helpers that run the command line, in this process or a child."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """Result of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""Valid configurations for tests to bend."""
+"""Valid configurations for tests to modify."""
 
 import copy
 from collections.abc import Mapping
@@ -185,11 +185,11 @@ MINIMAL: dict[str, Any] = {
 }
 
 REMOVED = object()
-"""As a new value: take the key out."""
+"""New value that removes the key."""
 
 
 def edited(changes: Mapping[str, Any], base: Mapping[str, Any] = MINIMAL) -> dict[str, Any]:
-    """Return ``base`` with values put at slash-separated paths."""
+    """Return ``base`` with values set at slash-separated paths."""
     data: dict[str, Any] = copy.deepcopy(dict(base))
     for path, value in changes.items():
         *parents, key = path.split("/")
@@ -222,14 +222,14 @@ JUDGED: dict[str, Any] = edited(
         "evaluation/metrics/quality": {"type": "llm_judge", "rubric": "Is it right?"},
     }
 )
-"""With a judge, which the minimal one has not."""
+"""Configuration with a judge, which the minimal one lacks."""
 
 Rule: TypeAlias = tuple[dict[str, Any], str, str, str]
-"""What breaks a rule, the key it is reported at, a part of the rule and a part of the fix."""
+"""Changes that break a rule, the reported key, and parts of the rule and the fix."""
 
 
 def check_rule(rule: Rule, base: Mapping[str, Any] = MINIMAL) -> None:
-    """Assert that these changes break this rule, and that nothing else is said."""
+    """Assert that these changes break only this rule."""
     changes, key, words, fix = rule
     found = {problem.key: problem for problem in problems_of(changes, base)}
     assert key in found, f"only {list(found)}"
@@ -241,12 +241,12 @@ def check_rule(rule: Rule, base: Mapping[str, Any] = MINIMAL) -> None:
 
 
 def _check_place(data: Mapping[str, Any], key: str) -> None:
-    """Assert that a problem points at the value that it shows, and at the key if it shows none."""
+    """Assert that a problem points at the value that it shows, or else at the key."""
     text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True)
     source = read_yaml(text, file="f.yaml")
     path = next((path for path in source.values if dotted(path) == key), None)
     if path is None:
-        return  # what is absent has no place of its own
+        return  # an absent key has no position
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(text, file="f.yaml")
     problem = next(problem for problem in caught.value.problems if problem.key == key)
@@ -254,7 +254,7 @@ def _check_place(data: Mapping[str, Any], key: str) -> None:
     for part in path:
         written = written[part]
     if not (written.strip() if isinstance(written, str) else written):
-        return  # nothing to show, whether it is the value's fault or the key's
+        return  # nothing to show, whether the value or the key is wrong
     of_key = problem.value.strip("\"'`") in ("", path[-1])
     place = (source.keys if of_key else source.values)[path]
     assert (problem.line, problem.column) == (place.line, place.column), (key, problem)

@@ -11,9 +11,9 @@ def write_configuration(folder: Path, tree: dict[str, Any], overrides: Mapping[s
     """Write a configuration and return its path.
 
     Args:
-        folder: of the project.
-        tree: what is written, overrides put in.
-        overrides: key → value; ``__`` leads into a mapping: ``budget__max_usd``.
+        folder: Project folder.
+        tree: Configuration to write with the overrides.
+        overrides: Key → value; ``__`` enters a mapping: ``budget__max_usd``.
     """
     for dotted, value in overrides.items():
         *parents, last = dotted.split("__")

@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {
 
 
 def mapping(**sections: Any) -> dict[str, Any]:
-    """The base configuration with sections replaced; dotted names reach into sections."""
+    """Return the base configuration with replaced sections. Dotted names reach into sections."""
     made = copy.deepcopy(BASE)
     for name, value in sections.items():
         here = made

@@ -1,4 +1,4 @@
-"""Events that are kept instead of sent, by the double that Prefect ships."""
+"""Events recorded instead of sent, with Prefect's test double."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_events() -> Iterator[Callable[[], "list[Event]"]]:
-    """Keep the events of this process; what is given tells those emitted so far."""
+    """Record this process's events; yield a function that returns those emitted so far."""
     from prefect.events.clients import AssertingEventsClient
     from prefect.events.worker import EventsWorker
 
-    # A worker from before would go on with a client that nobody looks at.
+    # An earlier worker would keep using a client that the test does not read.
     EventsWorker.drain_all()
     AssertingEventsClient.reset()
     EventsWorker.set_client_override(AssertingEventsClient)

@@ -1,8 +1,8 @@
-"""Collectors that report experiences to a policy's service while it is killed again and again.
+"""Collectors that report experiences to a policy's service while SIGKILL repeatedly stops it.
 
-Each decides, reports, and now and then reports twice. Where the service dies before it has answered, the report is
-sent again to the next one: it is a duplicate then, if it was stored, or its decision is unknown, if it was not. What
-is stored in the end has to be what was acknowledged, exactly.
+Each decides, reports, and occasionally reports twice. If the service dies before it answers, the collector resends the
+report to the next one. There it is a duplicate if the first service stored it; otherwise its decision is unknown. In
+the end, the store must hold exactly the acknowledged reports.
 """
 
 import os
@@ -23,12 +23,12 @@ from tasks.store.policy.experience_store import VERSIONS, ExperienceStore
 TOKEN = secrets.token_urlsafe(32)
 DIMENSION = 32
 DUPLICATES = 0.05
-"""Share of reports that are sent twice."""
+"""Share of reports sent twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KilledService:
-    """What was acknowledged and what is stored."""
+    """Acknowledged and stored reports."""
 
     acknowledged: frozenset[str]
     stored: frozenset[str]
@@ -36,18 +36,18 @@ class KilledService:
 
 @dataclass(slots=True)
 class _Shared:
-    """What the threads share."""
+    """State shared by the threads."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
     number: int = 0
-    """Of the service that runs."""
+    """Number of the running service."""
     acknowledged: set[str] = field(default_factory=set)
     failure: BaseException | None = None
 
 
 class _Service:
-    """A process of ``convergence policy serve``."""
+    """Process of ``convergence policy serve``."""
 
     def __init__(self, store: Path) -> None:
         command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
@@ -64,7 +64,7 @@ class _Service:
         self.url = found[0]
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it immediately."""
         self.process.kill()
         self.process.communicate()
 
@@ -102,7 +102,7 @@ def _collect(shared: _Shared, n_each: int, seed: int) -> None:
                     pending = None
                     n_done += 1
         except httpx.TransportError:
-            seen = number  # until another one runs
+            seen = number  # until another service runs
 
 
 def _report(
@@ -135,11 +135,11 @@ def kill_while_collecting(
     """Collect experiences over services that are killed at random moments.
 
     Args:
-        store: folder of a new store.
-        n_collectors: threads that decide and report.
-        n_each: acknowledged experiences of each.
-        n_kills: kills, each after the service has answered again.
-        seed: of the moments, embeddings and rewards.
+        store: Folder of a new store.
+        n_collectors: Number of threads that decide and report.
+        n_each: Acknowledged experiences per collector.
+        n_kills: Number of kills, each after the service has answered again.
+        seed: Seed of the kill times, embeddings and rewards.
     """
     rng, shared = np.random.default_rng(seed), _Shared()
     moments = np.sort(rng.choice(n_collectors * n_each * 9 // 10, size=n_kills, replace=False)) + 1

@@ -1,8 +1,8 @@
 """Child process: the command line, killed by SIGKILL at a counted step of what it writes.
 
-Arguments: the project's folder, the step before which to die (0: none), and those of the command. A step
-is a file of the folder that is opened to be written, renamed or removed, a folder that is made, and the
-begin or the end of a sync. Who is not killed leaves the number of steps in ``steps.txt``.
+Arguments: the project's folder, the step before which to die (0 means none), and the command's arguments.
+A step opens a file of the folder for writing, renames or removes one, makes a folder, or starts or ends a
+sync. A process that survives writes the number of steps to ``steps.txt``.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""Server and worker of ``convergence up`` for tests, and what a person does with them."""
+"""Server and worker of ``convergence up`` for tests, and user actions on them."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,11 @@ from tests.support.prefect_server import free_port
 
 T = TypeVar("T")
 WAIT_S = 600.0
-"""Only ends what hangs."""
+"""Safety limit that only hanging tests reach."""
 
 
 def eventually(look: Callable[[], T], why: str, within_s: float = WAIT_S) -> T:
-    """Return what ``look`` returns once that is true."""
+    """Poll ``look`` and return its first true result."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, why
@@ -31,7 +31,7 @@ def eventually(look: Callable[[], T], why: str, within_s: float = WAIT_S) -> T:
 
 
 class Night:
-    """``convergence up`` with a Prefect home of its own; ``down`` at the end."""
+    """``convergence up`` with a separate Prefect home, and ``down`` at the end."""
 
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
@@ -46,7 +46,7 @@ class Night:
         return f"http://127.0.0.1:{self.port}/api"
 
     def command(self, script: str, *, cwd: Path, code: int = 0) -> str:
-        """Run a block as in a terminal; return what it printed."""
+        """Run a block as in a terminal; return its output."""
         inherited = {name: v for name, v in os.environ.items() if name != "PREFECT_API_URL"}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
@@ -82,7 +82,7 @@ class Night:
         services.down(self.home)
 
     def flow_runs(self) -> list[dict[str, Any]]:
-        """Return every flow run that was not only scheduled, oldest first; none: it is away."""
+        """Return every started flow run, oldest first; empty if the server is away."""
         with contextlib.suppress(httpx.TransportError):
             found: list[dict[str, Any]] = httpx.post(
                 f"{self.api_url}/flow_runs/filter", json={"sort": "START_TIME_ASC"}, timeout=30
@@ -100,7 +100,7 @@ class Night:
         return [run for run in self.flow_runs() if run["deployment_id"] is not None]
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await something with a client of this server."""
+        """Run a coroutine with a client of this server."""
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         with temporary_settings(updates={PREFECT_API_URL: self.api_url}):

@@ -1,8 +1,7 @@
-"""Object storage on loopback: the few requests that a store makes of S3, or of Google's XML API.
+"""Loopback object storage with the few S3 or Google XML API requests that a store makes.
 
-It keeps objects in memory and writes down every request. PUT honours the condition of its dialect and,
-as each service does, passes over the other's; an object that is there is answered with 412. Listings
-come in pages.
+It keeps objects in memory and records every request. PUT honours the condition of its dialect and, like
+each service, ignores the other's. It answers 412 for an existing object. Listings come in pages.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 5
-"""Keys in one page of a listing: few, so that there are several."""
+"""Keys per listing page, few enough to need several pages."""
 
 CONDITIONS = {"s3": ("If-None-Match", "*"), "gs": ("x-goog-if-generation-match", "0")}
 """Scheme → header and value by which a PUT asks to replace nothing."""
@@ -32,9 +31,9 @@ class ObjectServer:
         self.requests: list[tuple[str, str, int]] = []
         """Method, ``bucket/key`` and status of each."""
         self.authorizations: set[str] = set()
-        """Headers by which callers said who they are."""
+        """Authorization headers of callers."""
         self.refuses = False
-        """Answer 403 to everything, as to a key that was withdrawn."""
+        """Whether to answer 403 to everything, as for a revoked key."""
         self.lock = threading.Lock()
 
     def put(self, path: str, data: bytes, *, only_new: bool) -> int:

@@ -1,4 +1,4 @@
-"""Requests to a server of the pages, as a browser makes them."""
+"""A browser's requests to the server of the pages."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ READER = "a-traffic-token-that-nobody-guesses-987654321"
 
 
 class Viewer:
-    """A browser's requests to a server: a cookie, and nothing that a script could not send."""
+    """Browser-like client with a cookie and only headers that a script could send."""
 
     def __init__(self, server: UiServer) -> None:
         self.server = server
@@ -37,7 +37,7 @@ class Viewer:
         return answer.json()
 
     def post(self, path: str, token: str | None = ADMIN, **body: Any) -> httpx.Response:
-        """Change something, as the page does after it asked for a token."""
+        """Post a change, as the page does after requesting a token."""
         headers = {"X-Convergence-CSRF": self.page("session")["csrf"] or ""}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"

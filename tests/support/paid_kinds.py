@@ -1,7 +1,7 @@
-"""Small paid runs of each kind of target at a faulty service that keeps a bill of its own.
+"""Small paid runs of each kind of target against a faulty service that keeps a separate bill.
 
-A case is drawn by a number: the limits of a run, the faults of its service, how many calls go on at once. What the
-service says it has billed is compared with the run's ledger, and both with the limits.
+A number determines a run's limits, its service's faults, and its concurrent calls. The check compares the service's
+bill with the run's ledger, and both with the limits.
 """
 
 import random
@@ -28,9 +28,9 @@ from tests.support.plugin_packages import install
 
 FAULTS: Final = (0.0, 0.1, 0.3)
 REQUEST_USD: Final = 0.0004
-"""What the HTTP service bills for a request."""
+"""The HTTP service's bill for a request."""
 WORST_USD: Final = 0.001
-"""The most that one call of the function or the plugin costs."""
+"""Maximum cost of one call of the function or the plugin."""
 
 FUNCTION: Final = """
 import hashlib
@@ -91,7 +91,7 @@ class Shop:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to, by its ledger and by its service."""
+    """Result of a run, by its ledger and by its service."""
 
     kind: str
     budget: Mapping[str, float]
@@ -106,7 +106,7 @@ class Outcome:
     n_rows: int
     """Requests in the ledger."""
     broken: list[str] = field(default_factory=list)
-    """Rules that do not hold."""
+    """Broken rules."""
 
     @property
     def share(self) -> float | None:
@@ -145,7 +145,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 @contextmanager
 def short_pauses() -> Iterator[None]:
-    """Let retries wait for milliseconds where a run would wait for seconds."""
+    """Shorten retry delays from seconds to milliseconds."""
     with (
         patch("tasks.calls.paid_calls.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002)),
         patch("convergence_core.budget.rate_limit.BACK_OFF_S", (0.001, 0.002)),
@@ -157,7 +157,7 @@ def short_pauses() -> Iterator[None]:
 
 
 def chat_bill(stats: Mapping[str, Any]) -> float:
-    """Return what the server's answers cost by its own count, those cut on their way included."""
+    """Return the cost of the server's answers by its own count, including truncated ones."""
     usd = 0.0
     for book in (stats["tokens"], stats["untold_tokens"]):
         for model, counts in book.items():
@@ -314,7 +314,7 @@ def outcome(
     n_calls: int,
     billed: float,
 ) -> Outcome:
-    """Return what a run came to, with the rules that it breaks."""
+    """Return a run's result with its broken rules."""
     rows = [row for row in books.ledger(folder) if row["state"] != "cached"]
     # An agent's run is a call of the plan, and none of its service's.
     n_asked = len([row for row in rows if kind != "agno" or row["purpose"] == "agent"])

@@ -1,8 +1,7 @@
-"""Runs against a paid chat model, without Prefect: the model is a mock, its prices are real.
+"""Runs against a paid chat model without Prefect. The model is a mock with real prices.
 
-Whoever runs this finds the same calls in the same order of tasks as the flow makes them: plan,
-evaluate all candidates at once, learn, publish; then the finalists. Loading Prefect would take
-longer than most of these runs.
+It makes the same calls in the same order as the flow: plan, evaluate all candidates in parallel,
+learn, publish; then the finalists. Loading Prefect would take longer than most of these runs.
 """
 
 import contextlib
@@ -29,13 +28,13 @@ from tests.support.optimizations import start_command
 
 STORE = "convergence-data"
 OPENED = "opened.jsonl"
-"""One line for each time that a child has opened the run: what it found spent and maybe paid."""
+"""One line per child that opened the run, with the amounts spent and maybe paid."""
 
 PRICES: Mapping[str, Mapping[str, float]] = {
     "swift-1": {"input": 0.15, "cached_input": 0.075, "output": 0.6},
     "grand-1": {"input": 2.5, "cached_input": 1.25, "output": 10.0, "request": 0.0001},
 }
-"""US dollars per million tokens, and per request, of the models that are asked."""
+"""US dollars per million tokens, and per request, of the target models."""
 
 PROMPTS = (
     "Add the numbers.",
@@ -109,7 +108,7 @@ def go_on(folder: Path, name: str | None = None, **settings: Any) -> Run:
 
 
 def play(run: Run) -> RunResult:
-    """Take an open run to its end."""
+    """Finish an open run."""
     with run:
         while run.should_continue():
             generation = run.next_generation
@@ -120,7 +119,7 @@ def play(run: Run) -> RunResult:
 
 
 def evaluate(run: Run, assignments: Sequence[Assignment], generation: int | None) -> list[Trial]:
-    """Evaluate candidates at once, each in a thread, as the flow does."""
+    """Evaluate candidates in parallel, each in a thread, as the flow does."""
     if not assignments:
         return []
     with ThreadPoolExecutor(len(assignments)) as threads:
@@ -157,7 +156,7 @@ PROCESSES.set_forkserver_preload([__name__, "openai"])
 
 
 def start(folder: Path) -> ForkServerProcess:
-    """Take the run of a folder to its end in a process of its own, beginning it if need be."""
+    """Finish a folder's run in a child process, starting it if needed."""
     process = PROCESSES.Process(target=_take_to_its_end, args=(folder,), daemon=True)
     process.start()
     return process
@@ -198,7 +197,7 @@ class Server:
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Return what was logged since the last time."""
+        """Return the log entries since the last call."""
         *lines, self._rest = (self._rest + self._log.read()).split(b"\n")
         return [json.loads(line) for line in lines]
 

@@ -1,7 +1,7 @@
-"""A planted author and a planted judge behind a real HTTP server that speaks OpenAI's protocol.
+"""Planted author and judge behind a real HTTP server with OpenAI's protocol.
 
-It knows four requests by what they say: to write a prompt in persona, to answer one, to judge two
-answers, to distil instructions. Answers bear a tag; what a tag is worth nobody is told.
+It recognises four requests by their content: write a prompt in persona, answer one, judge two
+answers, distil instructions. Answers carry a tag with a hidden quality.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ _WORDS = [
 
 @dataclass
 class PlantedWorld:
-    """What the server knows, and how it behaves."""
+    """Knowledge and behavior of the server."""
 
     mode: Mode = "fair"
     quality: Callable[[dict[str, Any]], float] = lambda _body: 0.0
@@ -69,7 +69,7 @@ class PlantedWorld:
     breaks: frozenset[str] = frozenset({"prompt", "answer", "judgement"})
     """What `garbage` and `http500` spoil."""
     lies: bool = False
-    """Whether the judge says the opposite of what it sees."""
+    """Whether the judge reports the opposite of what it sees."""
     n_words: tuple[int, int] = (15, 60)
     """Words of an answer, as bounds."""
     vocabulary: int | None = None
@@ -153,7 +153,7 @@ class PlantedWorld:
         return chat_answer(f"[[r{rng.integers(10**6)}q{round(1000 * z)}]] {words}")
 
     def _p_first(self, shown: str) -> float | None:
-        """Return P(the first is better); ``None``: there is nothing to judge."""
+        """Return P(the first is better), or ``None`` if there is nothing to judge."""
         a, _, b = shown.partition("[[BEGIN ANSWER B")
         tags = [TAG.findall(part) for part in (a, b)]
         if not tags[0] or not tags[1]:

@@ -1,4 +1,4 @@
-"""A real Prefect server on loopback, in a process and with a home of its own."""
+"""Real Prefect server on loopback, in a separate process with its own home."""
 
 import contextlib
 import fcntl
@@ -19,7 +19,7 @@ from tasks.prefect_support.settings import SERVER_PROFILE
 
 
 class PrefectServer:
-    """Start on entry, answer before entry returns, be gone after exit."""
+    """Context manager of a server that answers once entered and is gone after exit."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class PrefectServer:
             )  # fmt: skip
 
     def _answers_before(self, deadline: float) -> bool:
-        """Wait until the server answers; False: it ended or is late."""
+        """Wait until the server answers. Return False if it exited or is late."""
         assert self._process is not None
         # One client: each reads the certificates of the machine anew, which no loopback needs.
         with httpx.Client(timeout=10) as client:
@@ -107,13 +107,13 @@ class PrefectServer:
 
 
 _STARTED: list[PrefectServer] = []
-"""Those that this process started for others as well."""
+"""Shared servers that this process started."""
 
 
 def join_server(folder: Path) -> str:
-    """Return the API's address of the server of a folder; the first to ask starts it.
+    """Return the API address of a folder's server. The first caller starts it.
 
-    Processes share it, and none of them can say who leaves last: ``end_server`` ends it.
+    Processes share it and cannot tell which leaves last, so ``end_server`` stops it.
     """
     record = folder / "server.json"
     with (folder / "door").open("w") as door:

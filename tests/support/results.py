@@ -1,4 +1,4 @@
-"""Run results made up for tests of what is written about a run."""
+"""Made-up run results for tests of reports."""
 
 import math
 from dataclasses import replace

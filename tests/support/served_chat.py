@@ -1,4 +1,4 @@
-"""A service with a chat and its pages, on loopback, with a provider that the test writes."""
+"""Loopback service with a chat and its pages, and a provider scripted by the test."""
 
 import itertools
 import threading
@@ -45,7 +45,7 @@ class ServedPages:
 
 @contextmanager
 def served_chat(root: Path) -> Iterator[ServedPages]:
-    """Serve a chat; it answers what it was asked, and one that says "wait" never."""
+    """Serve a chat that echoes its input and holds messages with "wait" until it closes."""
     ended = threading.Event()
     number = itertools.count(
         1

@@ -1,7 +1,7 @@
-"""Tiny chat model made on the spot: 190,000 weights that speak of one small world.
+"""Tiny chat model trained on demand: 190,000 weights for one small world.
 
-A Llama of two layers with a byte-level vocabulary of 512, trained for some seconds on given dialogues, and
-written as a folder of Hugging Face's form. What it says about anything else means nothing.
+A two-layer Llama with a byte-level vocabulary of 512, trained for some seconds on given dialogues, and
+written as a Hugging Face folder. Its output on anything else is meaningless.
 """
 
 import os

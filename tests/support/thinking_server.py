@@ -1,7 +1,6 @@
-"""A paid thinker's double: an HTTP server that speaks OpenAI's chat protocol and knows a world.
+"""Mock of a paid thinker: an HTTP server with OpenAI's chat protocol that knows a world.
 
-It reads what it is asked, the tables of a prompt, and answers with notes, forecasts of its kind and the settings
-that it is given.
+It reads a prompt's tables and answers with notes, forecasts of its kind and its preset settings.
 """
 
 import json

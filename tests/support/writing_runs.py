@@ -1,7 +1,7 @@
 """Runs that write prompts, without Prefect: a function target that reads its prompt, and a writer.
 
-As a program it is a child that takes the run of a folder to its end, and is killed by SIGKILL at a
-counted step of what it writes. Arguments: folder, step (0: none).
+As a program, it finishes a folder's run in a child process and dies by SIGKILL at a counted write
+step. Arguments: folder, step (0 means none).
 """
 
 import hashlib

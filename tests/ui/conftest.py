@@ -1,4 +1,4 @@
-"""A store that a short real run wrote, and a server of its pages on loopback."""
+"""A store written by a short real run, and a loopback server of its pages."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Open = Callable[[Path], Viewer]
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a project whose run has ended; not to be written to."""
+    """Read-only folder of a project with a finished run."""
     folder = tmp_path_factory.mktemp("ui")
     search(write_project(folder))
     return folder
@@ -26,14 +26,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(written: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """Writable copy of that folder."""
     shutil.copytree(written, tmp_path / "project")
     return tmp_path / "project"
 
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Serve a store with tokens; closed at the end."""
+    """Serve a store with tokens until the test ends."""
     ended: list[Callable[[], object]] = []
 
     def serve(store: Path) -> Viewer:
@@ -51,7 +51,7 @@ def opened() -> Iterator[Open]:
 
 @pytest.fixture(scope="session")
 def viewer(written: Path) -> Iterator[Viewer]:
-    """A browser that looks at the ended run; it has a session."""
+    """Browser with a session that views the finished run."""
     source = PageSource(ParquetStore(store_of(written)))
     with UiServer(source, tokens(), port=0) as server:
         made = Viewer(server).enter()
