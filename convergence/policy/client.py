@@ -412,6 +412,9 @@ class PolicyClient:
 def _state_body(
     prompt: str | None, embedding: Sequence[float] | None, state: PromptStateOptions
 ) -> dict[str, Any]:
+    body: dict[str, Any] = {**state}
+    for name in body.keys() & {"history", "excluded"}:  # JSON knows no other sequences than lists
+        body[name] = list(body[name])
     if embedding is not None:
-        return {**state, "embedding": [float(number) for number in embedding]}
-    return {**state, "prompt": prompt}
+        return {**body, "embedding": [float(number) for number in embedding]}
+    return {**body, "prompt": prompt}

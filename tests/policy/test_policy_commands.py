@@ -6,6 +6,7 @@ import re
 import secrets
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def test_a_client_trains_a_policy_and_its_steps_are_in_the_tables(tmp_path: Path
         assert client.stats()["policy_version"] == len(result.updates)
         shares = client.get_distribution(prompt="Answer the question of {user}.")
         assert set(shares) == set(PROMPT_ACTIONS)
+        shares = client.get_distribution(
+            prompt="Answer it.", history=deque(["reflect"]), excluded=deque(["expansion"])
+        )
+        assert shares["reflect"] == shares["expansion"] == 0.0
         assert client.select_action(prompt="Answer it.", deterministic=True).decision_id is None
         assert client.save("first")
         assert client.load("first")
