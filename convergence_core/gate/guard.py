@@ -98,6 +98,11 @@ class Guard:
         """Evidence required for ``is_worse``, in nats."""
         return float(np.log(self.n_guardrails) - np.log(self.alpha))
 
+    @property
+    def verdict(self) -> str:
+        """``worse``, ``safe`` or ``open``."""
+        return "worse" if self.is_worse else "safe" if self.is_safe else "open"
+
     def tell(self, gains: Gains) -> "Guard":
         """Return the guard and its verdicts after a look."""
         if not (gains.n or gains.worse.any() or gains.better.any()):
