@@ -14,7 +14,7 @@ from convergence_core.prompts.evidence import (
     merge_partners,
     text_posterior,
 )
-from convergence_core.prompts.failures import category_of, main_category
+from convergence_core.prompts.failures import Observed, category_of, main_category, merged
 from convergence_core.prompts.policy import (
     LEAST_EXAMPLES,
     Tried,
@@ -155,6 +155,15 @@ def test_categories_of_failures():
     assert category_of(0.0, "no", "yes", failed=False) == "wrong"
     assert category_of(0.0, "", None, failed=True) == "error"
     assert main_category(()) == "none"
+
+
+def test_of_equally_bad_answers_to_a_case_the_earlier_is_remembered_and_the_worst_come_first():
+    def observed(case_id: str, reward: float, answer: str) -> Observed:
+        return Observed(case_id=case_id, reward=reward, answer=answer, reason="", category="wrong")
+
+    old = [observed("a", 0.5, "old"), observed("b", 0.1, "old")]
+    new = [observed("a", 0.5, "new"), observed("b", 0.0, "new"), observed("c", 0.9, "new")]
+    assert [o.answer for o in merged(old, new, 2)] == ["new", "old"]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5))

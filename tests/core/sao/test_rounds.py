@@ -17,6 +17,8 @@ def test_a_tenth_of_the_prompts_is_frozen_by_their_words_alone():
     share = sum(split_of(p) == "audit" for p in prompts) / len(prompts)
     assert share == pytest.approx(0.1, abs=0.02)
     assert split_of("Where, then?") == split_of("where then")
+    audited = [k for k in range(20) if split_of(f"prompt {k}") == "audit"]
+    assert audited == [0, 3, 6, 12, 16], "stored pairs would change their split"
 
 
 # -- templates

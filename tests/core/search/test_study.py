@@ -64,6 +64,12 @@ def search(own: Study, state: StudyState | None = None) -> tuple[StudyState, lis
     return state, plans
 
 
+def test_a_search_of_one_generation_says_so():
+    search_once = study(n_generations=1)
+    state, _ = search(search_once)
+    assert search_once.stop_reason(state) == ("done", "its one generation was run")
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_search_ends_with_a_recommendation_and_is_the_same_again(algorithm: str):
     own = study(algorithm)
