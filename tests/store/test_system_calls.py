@@ -49,15 +49,17 @@ def first(lines: list[str], pattern: str, start: int = 0) -> int:
 
 def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path):
     lines = traced(tmp_path, "tests.store.publisher", tmp_path / "store", RUN, 1, 0)
-    marker = -1
+    durable = []
     for table in ("payloads", "candidates", "evaluations", "estimates", "attempts", "generations"):
         folder = rf"/live/{table}/run_id={RUN}"
         synced = first(lines, rf"fsync\(\d+<.*{folder}/\.g00000\.parquet\.\w+\.tmp>\) += 0")
         renamed = first(lines, rf"rename.*{folder}/\.g00000.*{folder}/g00000\.parquet.* = 0")
         folder_synced = first(lines, rf"fsync\(\d+<[^>]*{folder}>\) += 0", renamed)
-        assert marker < synced < renamed < folder_synced
-        marker = folder_synced
-    assert marker < first(lines, r'write\(1<.*"0')
+        assert synced < renamed < folder_synced
+        durable.append((synced, folder_synced))
+    *others, (marker_synced, marker_durable) = durable
+    assert max(end for _, end in others) < marker_synced, "the marker came before a file"
+    assert marker_durable < first(lines, r'write\(1<.*"0')
 
 
 def test_the_wal_is_synced_between_the_commit_and_the_acknowledgement(tmp_path):
