@@ -95,9 +95,9 @@ def _evidence(axes: "Axes", archive: Archive, learned: FittedEvidence, known: np
     for x, a, b in zip(known, raw, freed, strict=True):
         axes.plot([x, x], [a, b], color=COLOURS["muted"], linewidth=0.8)
     axes.plot(
-        known, raw, "o", color=COLOURS["dot"], markerfacecolor=COLOURS["paper"], label="as asked"
+        known, raw, "o", color=COLOURS["dot"], markerfacecolor=COLOURS["paper"], label="observed"
     )
-    axes.plot(known, freed, "o", color=COLOURS["winner"], label="freed of cases")
+    axes.plot(known, freed, "o", color=COLOURS["winner"], label="without case effects")
     axes.set_title("1. Mean rewards")
     axes.set_xlabel("temperature")
     axes.legend(loc="upper left", fontsize=7.5)
@@ -114,11 +114,11 @@ def _places(axes: "Axes", xs: np.ndarray, drawn: np.ndarray, n_known: int) -> No
     for i, n in wins.items():
         colour = COLOURS["winner"] if i < n_known else COLOURS["default"]
         axes.bar([xs[i]], [n * CHUNK], width=0.007, color=colour)
-    axes.plot([], [], color=COLOURS["winner"], linewidth=5, label="further cells")
+    axes.plot([], [], color=COLOURS["winner"], linewidth=5, label="known candidates")
     axes.plot([], [], color=COLOURS["default"], linewidth=5, label="new candidates")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 14)
-    axes.set_title(f"3. Cells of {N_PLACES} places")
+    axes.set_title("3. Cells of the next generation")
     axes.set_xlabel("temperature")
     axes.legend(loc="upper left", fontsize=7.5)
 
