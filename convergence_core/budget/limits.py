@@ -214,10 +214,10 @@ class Budget:
                     "max_minutes": limits.max_minutes and limits.max_minutes * rest,
                 }
             )
-            """What may be spent now: the limits, less what is kept back."""
+            """Available limits, without the part that is kept back."""
             pico = None if open_.max_usd is None else round(open_.max_usd * _PICO)
             self._most = (open_.max_calls, open_.max_tokens, pico)
-            """The same in the order of ``_Amounts``; ``None``: no limit."""
+            """The same limits in the order of ``_Amounts``; ``None`` means no limit."""
 
     @property
     def spent(self) -> Spent:
