@@ -20,9 +20,9 @@ OPTIMIZING, _, RLP, SAO = blocks(PAGE, "python")
 
 
 def quality_of(request: Request) -> Answer:
-    """Answer with the quality of what was asked."""
-    asked = request.body
-    quality = max(0.0, 1 - abs(asked["temperature"] - 0.7) - 0.1 * (asked["model"] == "b"))
+    """Answer with the quality of the requested settings."""
+    settings = request.body
+    quality = max(0.0, 1 - abs(settings["temperature"] - 0.7) - 0.1 * (settings["model"] == "b"))
     return Answer({"quality": quality})
 
 
