@@ -71,7 +71,7 @@ def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names th
     """Publish a round that ran without an optimization.
 
     Raises:
-        RunInterruptedError: the run was asked to stop, so the round may be incomplete.
+        RunInterruptedError: the run received a stop request, so the round may be incomplete.
         StoreWriteError: the round is not visible.
     """
     sao_rounds.save_round(run_of(run_id), runtime.flow_run.id)
@@ -119,7 +119,7 @@ def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | 
         Its information gain in nats; ``None`` if nothing was scored.
 
     Raises:
-        RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
+        RunInterruptedError: the run received a stop request, so the trials may be incomplete.
     """
     run = run_of(run_id)
     run.check_stop()
@@ -133,7 +133,7 @@ def learn(run_id: str, generation: int, trials: list[Trial]) -> StepResult:  # n
     """Update posterior, stopper and learners; nothing is stored before the save.
 
     Raises:
-        RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
+        RunInterruptedError: the run received a stop request, so the trials may be incomplete.
     """
     run = run_of(run_id)
     run.check_stop()

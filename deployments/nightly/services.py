@@ -27,8 +27,7 @@ STOP_S: Final = 20.0
 """Seconds that a process has to stop before it is killed."""
 _LOOK_S: Final = 0.1
 Release: TypeAlias = Literal["released", "nobody", "unreachable"]
-"""Whether a waiting flow run was resumed; ``nobody`` if it does not wait, or no server is known.
-"""
+"""Result of resuming a flow run; ``nobody`` if it does not wait, or no server is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

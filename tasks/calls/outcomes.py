@@ -49,7 +49,7 @@ class AttemptRecord:
     cached: bool = False
     """Whether another evaluation paid for the answer."""
     cost_usd: float | None = None
-    """Cost billed by the provider, whoever paid, in US dollars; ``None`` if unknown."""
+    """Cost billed by the provider in US dollars, also if another evaluation paid; ``None`` if unknown."""
 
     @classmethod
     def of(

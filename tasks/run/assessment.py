@@ -204,7 +204,7 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
     """Evaluate the current settings on all test cases and publish the evaluations.
 
     Raises:
-        RunInterruptedError: the run was asked to stop; the next test reuses its answers.
+        RunInterruptedError: the run received a stop request; the next test reuses its answers.
     """
     present = run.study.baseline
     assert present is not None  # noqa: S101 - checked at the opening

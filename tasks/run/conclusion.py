@@ -183,7 +183,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """Return the assignments of the final test: winner, defaults and champion.
 
     Raises:
-        RunInterruptedError: the run was asked to stop.
+        RunInterruptedError: the run received a stop request.
     """
     run.check_stop()
     run.begin_final()
@@ -198,7 +198,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     """Publish the final evaluations, write the result files and mark the run as done.
 
     Raises:
-        RunInterruptedError: the run was asked to stop; resuming it repeats the final test.
+        RunInterruptedError: the run received a stop request; resuming it repeats the final test.
     """
     run.check_stop()
     loaded, study = run.loaded, run.study

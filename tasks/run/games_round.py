@@ -139,7 +139,7 @@ class GamesRound:
         """Play a game its planned number of times; return the number of finished plays.
 
         Raises:
-            RunInterruptedError: the run was asked to stop.
+            RunInterruptedError: the run received a stop request.
         """
         self.run.check_stop()
         n_plays = next(coin.n_plays for coin in self.coins if coin.game == name)

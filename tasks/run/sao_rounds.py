@@ -81,7 +81,7 @@ def should_continue(run: Run) -> bool:
     """Return whether another round of preferences is due.
 
     Raises:
-        RunInterruptedError: the run was asked to stop.
+        RunInterruptedError: the run received a stop request.
     """
     run.check_stop()
     learner = sao_of(run)
@@ -92,7 +92,7 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
     """Publish the finished round as a generation and advance.
 
     Raises:
-        RunInterruptedError: the run was asked to stop, so the round may be incomplete.
+        RunInterruptedError: the run received a stop request, so the round may be incomplete.
         StoreWriteError: the round is not visible; resuming plays it again.
     """
     run.check_stop()

@@ -46,7 +46,7 @@ class Dataset:
 
     @property
     def doubt(self) -> str | None:
-        """Why nobody should train on the dataset; ``None`` without a doubt."""
+        """Reason not to train on the dataset; ``None`` if there is none."""
         if not self.n_unvouched or (self.pairs and not self.holds_all):
             return None
         return (

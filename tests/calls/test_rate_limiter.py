@@ -120,13 +120,13 @@ def test_a_call_that_is_not_made_leaves_no_trace():
 def test_gates_are_per_endpoint_and_key():
     with session(function_target(lambda case_input, params: 1)) as s:
         limiter_of = s._calls.limiter_of
-        here = limiter_of("http://a", "KEY")
-        assert here is limiter_of("http://a", "KEY")
+        local = limiter_of("http://a", "KEY")
+        assert local is limiter_of("http://a", "KEY")
         keys = (("http://a", "OTHER"), ("http://a", None), ("http://b", "KEY"))
         others = [limiter_of(*key) for key in keys]
-        assert len({here, *others}) == 4
-        ends(here, throttled(5.0))
-        assert here.enter(0.0) == 5.0
+        assert len({local, *others}) == 4
+        ends(local, throttled(5.0))
+        assert local.enter(0.0) == 5.0
         assert [limiter.enter(0.0) for limiter in others] == [None] * 3
 
 

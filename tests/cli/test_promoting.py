@@ -160,8 +160,8 @@ def test_a_promotion_that_awaited_adoption_is_adopted_by_the_next_run_at_the_sam
 ):
     first = optimized(here, cli, **with_holdout(here))
     assert (first["gate"]["decision"], first["gate"]["is_adopted"]) == ("promote", False)
-    asked = {"promotion": {"require_adoption": False}, **with_holdout(here)}
-    second = optimized(here, cli, **asked, optimization__warm_start={"enabled": False})
+    settings = {"promotion": {"require_adoption": False}, **with_holdout(here)}
+    second = optimized(here, cli, **settings, optimization__warm_start={"enabled": False})
     with RuntimeStore(here / "convergence-data") as store:
         champion, n_looks = champion_of(store, "known"), len(looks(store, "known"))
     assert n_looks == 1, "the rewards are the same"
@@ -176,12 +176,12 @@ NEW = {"type": "categorical", "choices": ["short", "long"], "default": "short"}
 
 
 def test_another_space_still_meets_the_champion(here: Path, cli: Runner):
-    asked = {"promotion": {"require_adoption": False}, **with_holdout(here)}
+    settings = {"promotion": {"require_adoption": False}, **with_holdout(here)}
     write_project(here)
     champion = put_into_production(here, {"x": 0.7, "kind": "b"})
     with RuntimeStore(here / "convergence-data") as store:
         # A new parameter: the champion is compared with the default of it.
-        wider = optimized(here, cli, **asked, search_space__parameters__style=NEW)
+        wider = optimized(here, cli, **settings, search_space__parameters__style=NEW)
         verdict, gate = wider["verdict"], wider["gate"]
         assert "champion" in verdict["sentence"]
         assert "not compared" not in verdict["sentence"]
@@ -205,7 +205,7 @@ def test_another_space_still_meets_the_champion(here: Path, cli: Runner):
 
         # A value that the space lacks: better than the defaults replaces no champion.
         before = champion_of(store, "known")
-        narrow = optimized(here, cli, **asked, search_space__parameters__kind=KINDS)
+        narrow = optimized(here, cli, **settings, search_space__parameters__kind=KINDS)
         assert "The champion was not compared: `kind`" in narrow["verdict"]["sentence"]
         assert narrow["gate"]["opponent"] == "default"
         written = json.loads((here / "results" / "best_config.json").read_text())["_README"]

@@ -173,11 +173,11 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
         "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"
     }  # fmt: skip
     loud = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice", slack_env="ALERTS_URL")
-    one = asyncio.run(deploy(loud, timezone="Europe/Berlin", **place))
-    two = asyncio.run(deploy(loud, timezone="UTC", **place))
-    assert one == two
-    assert len(one) == 5
-    assert asyncio.run(automations("convergence-twice: ")) == sorted(one[1:])
+    first = asyncio.run(deploy(loud, timezone="Europe/Berlin", **place))
+    second = asyncio.run(deploy(loud, timezone="UTC", **place))
+    assert first == second
+    assert len(first) == 5
+    assert asyncio.run(automations("convergence-twice: ")) == sorted(first[1:])
     alerts = next(d for d in asyncio.run(deployed("alerts-twice")))
     assert alerts.parameters == {"webhook_env": None, "slack_env": "ALERTS_URL"}
     planned = plan(
@@ -229,7 +229,7 @@ async def automations(prefix: str) -> list[str]:
 
     async with get_client() as client:
         found = await client.read_automations()
-    return sorted(one.name for one in found if one.name.startswith(prefix))
+    return sorted(first.name for first in found if first.name.startswith(prefix))
 
 
 def test_up_refuses_an_address_where_something_else_answers(tmp_path: Path):

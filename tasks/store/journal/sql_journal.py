@@ -213,7 +213,7 @@ class Journal(Closing):
             raise damaged_error(damaged)
 
     def _timed(self, fetch: Loaded, connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
-        """Return what fetches the calls and the time, once both are asked for."""
+        """Request the time too; return a function that fetches the calls and the time."""
         clock = self._clock(connection)
         return lambda: (fetch(), clock())
 

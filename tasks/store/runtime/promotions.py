@@ -31,13 +31,13 @@ def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
 
 
 def _is_same(look: GateLook, other: GateLook) -> bool:
-    """Return whether both are at the same rewards of the same candidates, as after a resume."""
-    same = ("kind", "candidate_id", "champion_id")
-    one, two = (
-        (fields_of(at, *same), at.details.get("cases"), at.details.get("rewards", at.run_id))
-        for at in (look, other)
-    )
-    return one == two
+    """Return whether both looks have the same evidence on the same pair, as after a resume."""
+
+    def evidence(at: GateLook) -> tuple[object, ...]:
+        pair = fields_of(at, "kind", "candidate_id", "champion_id")
+        return pair, at.details.get("cases"), at.details.get("rewards", at.run_id)
+
+    return evidence(look) == evidence(other)
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:

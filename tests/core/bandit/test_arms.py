@@ -15,9 +15,9 @@ def test_propensities_of_two_beta_arms_have_a_closed_form():
 
 
 def test_propensities_of_gaussian_arms_have_a_closed_form():
-    found = of_gaussian(np.array([0.3, 0.1]), np.array([0.2, 0.4]))
+    propensities = of_gaussian(np.array([0.3, 0.1]), np.array([0.2, 0.4]))
     expected = stats.norm.cdf(0.2 / np.hypot(0.2, 0.4))
-    assert found == pytest.approx([expected, 1 - expected], abs=1e-9)
+    assert propensities == pytest.approx([expected, 1 - expected], abs=1e-9)
 
 
 def test_propensities_agree_with_quadrature_of_scipy():
